@@ -208,7 +208,8 @@ Borrowed::~Borrowed() {
 void Borrowed::set_extents(TensorView& view, std::vector<int64_t> shape, std::vector<int64_t> byte_strides) {
   int64_t bytes = view.bits / 8;
   for (int64_t& s : byte_strides) {
-    if (bytes == 0 || s % bytes != 0) unusable("an array whose strides are no multiples of its elements");
+    if (bytes == 0 || s % bytes != 0)
+      unusable("an array whose strides are not multiples of its element size");
     s /= bytes;
   }
   extents.emplace_back(new Extents{std::move(shape), std::move(byte_strides)});
@@ -309,8 +310,8 @@ void Borrowed::read_capsule(nb::handle object, ArrayType& type, TensorView& view
     auto* managed =
         static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
     if (managed->major != 1)
-      unusable(
-          fmt::format("an array by DLPack {}.{}, of which 1.x is known", managed->major, managed->minor));
+      unusable(fmt::format("an array in DLPack version {}.{}, but only 1.x is supported", managed->major,
+                           managed->minor));
     view.readonly = managed->flags & 1;
     t = &managed->tensor;
   } else {
@@ -345,7 +346,7 @@ bool Borrowed::read(nb::handle object, ArrayType& type, TensorView& view, int64_
     case Protocol::exchange: {
       if (type.family == ArrayType::Family::torch &&
           torch_tensors::is_negated(object.ptr(), type.is_torch_tensor))
-        unusable("a view that negates what is in memory, to be resolved by x.resolve_neg()");
+        unusable("a view with lazy negation: pass x.resolve_neg()");
       if (type.is_torch_tensor && torch_tensors::read(object.ptr(), *type.api, view)) return true;
       dlpack::Tensor t{};
       if (type.api->borrow(object.ptr(), &t) != 0) refused(object);
@@ -363,8 +364,8 @@ bool Borrowed::read(nb::handle object, ArrayType& type, TensorView& view, int64_
     case Protocol::numpy:
       if (type.is_masked && PyObject_IsTrue(nb::object(object.attr("mask").attr("any")()).ptr()) != 0)
         unusable(
-            "a masked array, whose mask no kernel sees: pass a.filled(value), or a.data and the mask as a "
-            "tensor of its own");
+            "a masked array, but kernels do not see the mask: pass a.filled(value), or a.data and the mask "
+            "as a tensor of its own");
       if (!read_numpy(object, type, view)) read_array_interface(object, view);
       return true;
     case Protocol::buffer:

@@ -323,7 +323,7 @@ PyObject* key(PyObject* self, PyObject* args) {
     for (auto& o : objects) pointers.push_back(o.ptr());
     Words words;
     if (!state.add_base(words, pointers, nullptr))
-      throw nb::type_error("an array that its library does not lend");
+      throw nb::type_error("an array that its library does not export");
     return nb::object(nb::bytes(words.all().data(), words.size() * sizeof(uint64_t)));
   });
 }

@@ -144,7 +144,7 @@ void KeyWriter::value(PyObject* o, int place, bool is_captured, int depth) {
 }
 
 void KeyWriter::by_rule(PyObject* o, int place) {
-  if (!rule) throw nb::type_error("an object whose attributes count is a matter for Python");
+  if (!rule) throw nb::type_error("an object whose attributes are part of the key is handled in Python");
   nb::object made = nb::handle(rule)(nb::handle(o), place);
   key(made.ptr(), 0);
 }

@@ -81,8 +81,8 @@ Builder::Frame Builder::close(Frame::Kind kind, std::string_view call) {
 void Builder::refuse_in_function() const {
   if (!frames.empty() && frames.back().kind == Frame::Kind::function)
     fail(here(),
-         "{} is a function of its arguments alone, which gives a value: no variables (T.alloc_var), stores, "
-         "loops, branches or barriers; of two values T.if_then_else(condition, a, b) chooses",
+         "{} must compute a value from its arguments alone, without variables (T.alloc_var), stores, loops, "
+         "branches or barriers; T.if_then_else(condition, a, b) chooses between two values",
          frames.back().said);
 }
 
@@ -95,7 +95,7 @@ void Builder::emit(Stmt stmt) {
 void Builder::check_param_name(const std::string& name) const {
   auto& f = draft->function;
   if (finished) fail(here(), "the function {} is finished", f.name);
-  if (!frames.empty()) fail(here(), "the parameter {} is made inside of a kernel: make it before", name);
+  if (!frames.empty()) fail(here(), "the parameter {} is declared inside a kernel: declare it before", name);
   for (auto& p : f.params)
     if (p.name == name) fail(here(), "two parameters are called {}", name);
 }
@@ -269,7 +269,7 @@ void Builder::begin_group(int64_t first, int64_t count) {
   refuse_in_function();
   int64_t threads = thread_count(draft->function.kernels.back());
   if (first < 0 || count < 1 || (threads && first + count > threads))
-    fail(here(), "the threads [{}, {}) are no part of this kernel's block of {}: T.Kernel(…, threads={})",
+    fail(here(), "the threads [{}, {}) are not in this kernel's block of {}: use T.Kernel(…, threads={})",
          first, first + count, threads, first + count);
   frames.push_back({.kind = Frame::Kind::group, .span = here(), .team = {.first = first, .count = count}});
 }

@@ -22,18 +22,17 @@ Expr size_of(const std::vector<Expr>& shape, int64_t unit) {
 
 void check_storage(const BufferInfo& info, DType type, std::string_view what, const Span& here) {
   if (!info.strides.empty() || (info.scope == Scope::global && info.layout))
-    fail(here,
-         "{}: {} has {} of its own; only a tensor whose elements lie in row-major order has another shape",
-         what, info.name, info.strides.empty() ? "a layout" : "strides");
+    fail(here, "{}: {} has {} of its own; only a row-major tensor can be viewed in another shape", what,
+         info.name, info.strides.empty() ? "a layout" : "strides");
   if (info.shape.empty()) fail(here, "{}: {} is a single value", what, info.name);
   if (!info.reducer.empty()) fail(here, "{}: {} is a reducer", what, info.name);
   if (info.safe_value) fail(here, "{}: {} has a safe value; annotate it afterwards", what, info.name);
   if (type == info.dtype || info.scope == Scope::shared) return;
   auto whole = [](DType t) { return !t.is_bool() && !t.is_packed() && t.lanes == 1; };
   if (whole(type) && whole(info.dtype)) return;
-  fail(here, "{}: {} is {} of {}, which cannot be looked at as {}: copy it to a shared buffer", what,
-       info.name, info.scope == Scope::global ? "a tensor" : "in a thread's registers, an array",
-       to_string(info.dtype), to_string(type));
+  fail(here, "{}: {} is {} of {}, which cannot be viewed as {}: copy it to a shared buffer", what, info.name,
+       info.scope == Scope::global ? "a tensor" : "in a thread's registers, an array", to_string(info.dtype),
+       to_string(type));
 }
 
 }  // namespace
@@ -72,7 +71,7 @@ void Builder::annotate_safe_value(const Buffer& buffer, const Value& value) {
     fail(here(), "annotate_safe_value: {} is a tile; only a tensor may be read outside of its bounds",
          info.name);
   if (info.alias_of)
-    fail(here(), "annotate_safe_value: {} is another shape of a tensor: annotate that", info.name);
+    fail(here(), "annotate_safe_value: {} is a view of a tensor: annotate the tensor itself", info.name);
   Expr e = to_type(value, info.dtype, "annotate_safe_value: the value for " + info.name, here());
   auto* real = e.as<FloatImm>();
   auto whole = as_int(e);

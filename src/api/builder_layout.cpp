@@ -22,7 +22,8 @@ std::vector<int64_t> constant_extents(const Buffer& buffer, Span span) {
   for (auto& e : buffer.info().shape) {
     auto n = as_int(e);
     if (!n)
-      fail(span, "{} has an extent that only the call knows: a layout needs constant extents",
+      fail(span,
+           "{} has an extent that is known only when the kernel is called: a layout needs constant extents",
            describe(buffer));
     shape.push_back(*n);
   }
@@ -107,19 +108,19 @@ void Builder::check_tensor_layout(const Buffer& buffer, const Layout& flat) cons
   auto shows = std::ranges::find_if(all, [&](auto& b) { return b.alias_of == buffer.id; });
   if (info.alias_of || shows != all.end())
     fail({},
-         "{} cannot have a layout: {} shows {} in another shape or type, which only a tensor whose elements "
-         "lie in row-major order has; index it as it lies, or do without the layout",
+         "{} cannot have a layout: {} is a view of {} in another shape or type, and only a row-major tensor "
+         "can have such a view; index it without the view, or leave the layout out",
          describe(buffer), info.alias_of ? info.name : shows->name,
          info.alias_of ? draft->function[info.alias_of].name : info.name);
   if (!info.strides.empty())
-    fail({}, "{} has strides of its own: a tensor with a layout is a dense one", describe(buffer));
+    fail({}, "{} has strides of its own, but a tensor with a layout must be dense", describe(buffer));
   if (!flat.terms)
     fail({},
-         "this layout of the tensor {} is no permutation of digits of its indices ({}): a tensor needs one "
-         "that is",
+         "this layout of the tensor {} is not a permutation of digits of its indices ({}), as the layout of "
+         "a tensor must be",
          info.name, to_string(flat));
   if (flat.ranges[0] > flat.size())
-    fail({}, "this layout of {} reaches place {}, but the tensor has {} elements: padding is for tiles",
+    fail({}, "this layout of {} reaches offset {}, but the tensor has {} elements: only tiles can be padded",
          info.name, flat.ranges[0] - 1, flat.size());
 }
 
@@ -143,9 +144,9 @@ void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment, co
     }
     if (std::string why = why_not_inverse(f); !why.empty())
       fail({},
-           "this fragment of {}, {}, cannot be used: what one thread holds cannot be read off it, because "
-           "{}. Thread and register are sums of the indices' digits (i // a % b, times a stride), each digit "
-           "in one of the two",
+           "this fragment of {}, {}, cannot be used: which elements a thread holds cannot be derived from "
+           "it, because {}. Thread and register must be sums of digits of the indices (i // a % b, times a "
+           "stride), and each digit belongs to one of the two",
            info.name, to_string(f), why);
     int64_t threads = draft->function.kernels.empty() ? 0 : thread_count(draft->function.kernels.back());
     if (threads && f.threads > threads)

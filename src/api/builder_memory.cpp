@@ -126,8 +126,8 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
   Expr number = from->dtype.is_handle() ? cast(u64, from, here()) : from;
   Expr aligned = eq(floormod(number, imm(widest_access, number->dtype)), imm(0, number->dtype));
   std::string text = fmt::format(
-      "the address of {} (T.make_tensor) is not divisible by {}, the widest access in bytes: begin where it "
-      "is, and index from there",
+      "the address of {} (T.make_tensor) is not divisible by {}, the widest access in bytes: begin at an "
+      "address that is, and index from there",
       name, widest_access);
   std::string line = here().file ? fmt::format("{}:{}", *here().file, here().line) : "";
   Stmt check = eval(tl::call(device_assert, {aligned, string_imm(text, here()), string_imm(line, here())},
@@ -146,8 +146,8 @@ Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vec
   const BufferInfo& info = buffer.info();
   if (info.scope != Scope::global && info.scope != Scope::shared)
     fail(here(),
-         "{}: {} belongs to one thread or is spread over the registers of several, which no other thread "
-         "reaches; atomics are for tensors and shared tiles",
+         "{}: {} is private to one thread or distributed over the registers of several, so other threads "
+         "cannot access it; atomics are for tensors and shared tiles",
          op, describe(buffer));
   check_atomic_type(op, row->atomic, info.dtype, here());
   check_order(op, row->atomic, order, here());
@@ -175,12 +175,13 @@ Expr Builder::wide_place(std::string_view what, const Buffer& buffer, const std:
   int64_t step = std::gcd(m.modulus * element, need);
   if ((m.remainder * element) % step)
     fail(here(),
-         "{} moves {} bytes, which must begin at an address divisible by {}, but this element of {} does not",
+         "{} moves {} bytes and needs an address divisible by {}, but the address of this element of {} is "
+         "not",
          what, bytes, need, describe(buffer));
   if (auto row = as_int(info.shape.back()); row && !wants_shared && *row * element < bytes)
     fail(here(),
-         "{} moves {} bytes, which are {} elements, but a row of {} has {}, so that no such access lies "
-         "within it; give it longer rows (T.view), or move fewer bytes",
+         "{} moves {} bytes, which are {} elements, but a row of {} has only {}; give it longer rows "
+         "(T.view), or move fewer bytes",
          what, bytes, bytes / element, describe(buffer), *row);
   keep_rows(buffer, fmt::format("{}, which moves neighbouring elements", what));
   Expr mask = predicate ? to_bool(*predicate, here()) : Expr();
@@ -234,7 +235,7 @@ Expr Builder::foreign(const std::string& kind, const std::string& text, const st
     auto* n = std::get_if<int64_t>(&a);
     Expr e = n && !ptx && *n == int32_t(*n) ? imm(*n, i32, here()) : strong(a, here());
     if (e->dtype.is_handle() && !place_of(e) && !e.as<Var>())
-      fail(here(), "{}: this address names no element", kind);
+      fail(here(), "{}: this is not the address of an element", kind);
     if (ptx && (e->dtype.lanes > 1 || e->dtype.is_bool() || (e->dtype.bits < 16)))
       fail(here(), "ptx: an operand cannot be {}: registers hold 16, 32 or 64 bits; cast it to int32",
            to_string(e->dtype));

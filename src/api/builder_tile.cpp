@@ -240,8 +240,8 @@ IndexMap Builder::end_function(const std::vector<Expr>& vars, const std::vector<
     std::unordered_map<const Node*, int64_t> known;
     if (operations_of(m.outputs.back(), most, known) == most)
       fail(here(),
-           "{} has {} operations or more once its names are written out, for it becomes one expression: use "
-           "a name fewer times, or fold by simpler functions one after the other",
+           "{} has {} operations or more once its names are expanded, because it becomes one expression: use "
+           "a name fewer times, or split it into simpler functions",
            frame.said, most);
   }
   return m;
@@ -333,8 +333,8 @@ void Builder::require(const Value& cond, const std::string& message) {
   if (!frames.empty()) fail(here(), "a check of the call stands outside of T.Kernel");
   if (!is_of_arguments(e, draft->function, dynamics))
     fail(here(),
-         "assert outside of T.Kernel is checked before the launch, so that it is computed from parameters "
-         "and extents alone; inside of T.Kernel each thread checks it");
+         "assert outside of T.Kernel is checked before the launch, so it may use parameters and extents "
+         "only; inside of T.Kernel each thread checks it");
   visit_nodes(e, [&](const Node& n) {
     if (n.kind == Kind::Var && !static_cast<const ExprNode&>(n).dtype.is_int())
       fail(here(),

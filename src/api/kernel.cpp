@@ -118,10 +118,9 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     refuse_thread_code(function);
     program = signature_of(function, reference_machine);
     source = print(function);
-    report.notes.push_back(
-        {.subject = "reference",
-         .text = "the program at tile level, executed as it is written: nothing is laid out",
-         .pass = ""});
+    report.notes.push_back({.subject = "reference",
+                            .text = "the tile-level program, executed as it is written, without layouts",
+                            .pass = ""});
     explained = true;
     return;
   }

@@ -47,9 +47,9 @@ void blame_refusal(const BuildError& refusal, const Function& f, bool edited) {
          refusal.compiler, refusal.flag, refusal.log);
   UsersText users = find_users_text(f, refusal.log);
   if (users.what.empty() && edited)
-    users = {f.span, "what a function registered with tilelang.engine.register_…_postproc made of it"};
+    users = {f.span, "the text returned by a function registered with tilelang.engine.register_…_postproc"};
   if (!users.what.empty())
-    fail(users.span, "{} refuses the text of the program, in which stands text of yours: {}. It says:\n{}",
+    fail(users.span, "{} rejects the program, which contains text of yours: {}. It says:\n{}",
          refusal.compiler, users.what, refusal.log);
   internal_error(refusal.what());
 }

@@ -50,8 +50,8 @@ void refuse_addresses(std::initializer_list<const Value*> values, Span span) {
   for (const Value* v : values)
     if (auto* e = std::get_if<Expr>(v); e && (*e)->dtype.is_handle())
       fail(span,
-           "an address is no number to compute with: make_tensor(p, shape) makes a tensor of the memory "
-           "there, whose elements are indexed, A[16]; an address to reckon with is an int64 parameter");
+           "an address cannot be used in arithmetic: make_tensor(p, shape) makes a tensor of the memory "
+           "there, which is indexed as in A[16]; for address arithmetic use an int64 parameter");
 }
 
 Pair same_type(BinaryOp op, const Value& a, const Value& b, Span span) {

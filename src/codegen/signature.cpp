@@ -148,8 +148,8 @@ struct FormulaMaker {
     int index = integers.find(v);
     if (index < 0)
       fail(at,
-           "{} uses `{}`, whose value no argument tells: make it a scalar parameter, or a whole extent of a "
-           "tensor parameter",
+           "{} uses `{}`, whose value no argument determines: make it a scalar parameter, or a whole extent "
+           "of a tensor parameter",
            what, v->hint);
     out.steps.push_back({Formula::Op::integer, index});
   }
@@ -195,8 +195,8 @@ ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integer
                  .is_written = is_written};
   auto last = b.shape.empty() ? std::nullopt : as_int(b.shape.back());
   if (!last || *last % pair)
-    fail(b.span, "{} is {}, of which two lie in a byte: its last extent must be an even constant", p.name,
-         to_string(b.dtype));
+    fail(b.span, "{} has packed type {} (two elements per byte): its last extent must be an even constant",
+         p.name, to_string(b.dtype));
   for (auto& e : b.shape) spec.shape.push_back(formula(e));
   spec.shape.back() = Formula::constant(*last / pair);
   spec.strides = row_major_strides(spec.shape);
@@ -204,8 +204,10 @@ ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integer
     auto stride = as_int(b.strides[d]);
     bool is_last = d + 1 == b.strides.size();
     if (!stride || (is_last ? *stride != 1 : *stride % pair != 0))
-      fail(b.span, "{} is {}, of which two lie in a byte: its strides must be even constants, and the last 1",
-           p.name, to_string(b.dtype));
+      fail(
+          b.span,
+          "{} has packed type {} (two elements per byte): its strides must be even constants, and the last 1",
+          p.name, to_string(b.dtype));
     spec.strides[d] = Formula::constant(is_last ? 1 : *stride / pair);
   }
   return spec;

@@ -78,7 +78,8 @@ Expr unary(UnaryOp op, Expr a, Span span) {
   DType t = a->dtype;
   if (op == UnaryOp::logical_not && !t.is_bool()) fail(span, "`not` takes a bool, not {}", to_string(t));
   if (t.is_storage())
-    fail(span, "{} is no type of arithmetic: cast to {} first", to_string(t), to_string(arithmetic_type(t)));
+    fail(span, "{} is not a type of arithmetic: cast to {} first", to_string(t),
+         to_string(arithmetic_type(t)));
   if (op == UnaryOp::bit_not && !t.is_int()) fail(span, "`~` takes an integer, not {}", to_string(t));
   if (op == UnaryOp::neg && !t.is_int() && !t.is_float())
     fail(span, "`-` takes a number, not {}", to_string(t));

@@ -261,8 +261,8 @@ std::string misfit_text(double v, DType type) {
   bool is_signed = !t.is_unsigned();
   uint64_t high = ~uint64_t(0) >> (64 - t.bits + is_signed);
   std::string low = is_signed ? fmt::format("-{}", high + 1) : "0";
-  return fmt::format("{} does not fit {}, which holds {} to {}, so that this cast has no meaning", v,
-                     to_string(t), low, high);
+  return fmt::format("{} does not fit {}, which holds {} to {}, so this cast is undefined", v, to_string(t),
+                     low, high);
 }
 const std::string_view misfit_help = "clamp it first (T.clamp), or cast only what fits (T.if_then_else)";
 

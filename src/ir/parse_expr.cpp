@@ -431,7 +431,7 @@ IndexMap Parser::index_map(const std::vector<int64_t>& expected_extents) {
       fail(span, "the extent of a map's variable is {}, not positive", m.extents.back());
   }
   if (!m.extents.empty() && m.extents.size() != m.vars.size())
-    fail(span, "of the variables of a map all have an extent, or none (a function of values)");
+    fail(span, "either all variables of a map have an extent, or none of them (a function of values)");
   expect("->", "after the variables of a map");
   bool tuple = is("(") && is(")", 1);
   for (size_t i = at, level = 0, end = is("(") ? closing(at) : at; i < end; i++) {

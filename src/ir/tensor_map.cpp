@@ -36,13 +36,13 @@ std::vector<Expr> strides_of(const Function& f, const TensorMap& map) {
 
 std::string broken_rule(const Function& f, const TensorMap& map) {
   const BufferInfo& tensor = f[map.tensor];
-  if (tensor.scope != Scope::global) return fmt::format("{} lies in no global memory", tensor.name);
+  if (tensor.scope != Scope::global) return fmt::format("{} is not in global memory", tensor.name);
   bool given = std::ranges::any_of(f.params, [&](auto& p) { return p.buffer == map.tensor; });
   if (!given && std::ranges::find(f.workspaces, map.tensor) == f.workspaces.end())
-    return fmt::format("{} is neither a parameter nor a workspace, so a launch does not know where it lies",
+    return fmt::format("{} is neither a parameter nor a workspace, so its address is not known at launch",
                        tensor.name);
   if (tensor.dtype.is_packed())
-    return fmt::format("{} is {}, of which two lie in a byte", tensor.name, to_string(tensor.dtype));
+    return fmt::format("{} has packed type {} (two elements per byte)", tensor.name, to_string(tensor.dtype));
   constexpr int64_t no_rule_breaks = 16;  // an extent, or a stride, that is not known
   auto numbers = [&](const std::vector<Expr>& exprs) {
     std::vector<int64_t> out;

@@ -106,7 +106,7 @@ struct ExprChecker {
     DType result = is_comparison(n.op) || is_logical(n.op) ? boolean.with_lanes(t.lanes) : t;
     if (n.dtype != result)
       s.bad("`{}` gives {}, not {}", symbol(n.op), to_string(result), to_string(n.dtype));
-    if (t.is_storage()) s.bad("`{}` on {}, which is no type of arithmetic", symbol(n.op), to_string(t));
+    if (t.is_storage()) s.bad("`{}` on {}, which is not a type of arithmetic", symbol(n.op), to_string(t));
     if (is_logical(n.op) && !t.is_bool())
       s.bad("`{}` takes bool operands, not {}", symbol(n.op), to_string(t));
   }

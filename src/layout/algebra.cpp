@@ -196,8 +196,8 @@ Layout expand(const Layout& l, const std::vector<int64_t>& leading) {
 
 Layout repeat(const Layout& l, size_t dim, int64_t factor) {
   if (dim >= l.extents.size())
-    fail({}, "repeat: dimension {} of a layout that has {}, of the extents {}", dim, l.extents.size(),
-         tuple_text(l.extents));
+    fail({}, "repeat: dimension {} is out of range for a layout of {} dimensions with the extents {}", dim,
+         l.extents.size(), tuple_text(l.extents));
   if (factor < 1) fail({}, "repeat: the factor is {}; it must be 1 or more", factor);
   if (factor == 1) return l;
   std::vector<int64_t> extents = l.extents;

@@ -77,11 +77,9 @@ std::string why_not_inverse(const Fragment& f) {
     std::vector<Term> digits = digits_of(*f.layout.terms, output);
     for (size_t i = 0; i + 1 < digits.size(); i++)
       if (digits[i].stride % (digits[i + 1].stride * digits[i + 1].digit.radix))
-        return fmt::format(
-            "the parts of {} do not fit into each other: one counts in steps of {}, but a smaller one "
-            "reaches {}",
-            output ? "the register" : "the thread", digits[i].stride,
-            digits[i + 1].stride * digits[i + 1].digit.radix);
+        return fmt::format("the terms of {} do not nest: one has stride {}, but a smaller one reaches {}",
+                           output ? "the register" : "the thread", digits[i].stride,
+                           digits[i + 1].stride * digits[i + 1].digit.radix);
   }
   return "";
 }

@@ -174,7 +174,7 @@ Layout inverse(const Layout& l) {
   int64_t places = product(l.ranges);
   if (places > most_points)
     fail({},
-         "the inverse of this layout goes over {} places, of the extents {}: too many to go through ({} at "
+         "the inverse of this layout goes over {} places, of the extents {}: too many to enumerate ({} at "
          "most)",
          places, tuple_text(l.ranges), most_points);
   std::vector<int64_t> back(size_t(places) * inputs, 0);

@@ -77,8 +77,8 @@ Layout swizzled_panels(std::vector<int64_t> extents, int bits, int64_t bytes) {
   int64_t wide = (bytes ? bytes : 16) * 8 / bits, rows = last ? extents[last - 1] : 1;
   if (cols % wide)
     fail({},
-         "panels are at least 16 bytes wide, but a row of {} elements of {} bits is {} bytes: no multiple of "
-         "that",
+         "panels are at least 16 bytes wide, but a row of {} elements of {} bits is {} bytes, which is not a "
+         "multiple of that",
          cols, bits, cols * bits / 8);
   std::vector<Term> terms;
   int64_t stride = rows * cols;

@@ -276,7 +276,7 @@ struct Finder {
 
 std::vector<int64_t> table(const Layout& l) {
   if (l.size() > most_points)
-    fail({}, "a layout of the extents {} has {} points, too many to go through ({} at most)",
+    fail({}, "a layout of the extents {} has {} points, too many to enumerate ({} at most)",
          tuple_text(l.extents), l.size(), most_points);
   if (l.size() == 0) return {};
   if (l.terms) return DigitTable(l).run();

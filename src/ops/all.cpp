@@ -148,13 +148,13 @@ void check_whole_bytes(const Tile& t, const Function& f) {
     std::string type = to_string(b.dtype);
     if (t.op == &transpose_op.info)
       fail(t.span,
-           "{}: {} is {}, of which two lie in a byte, and a transpose takes the two from different rows: "
-           "copy src to an i8 tile, transpose that, and copy it to {}",
+           "{}: {} has packed type {} (two elements per byte), and a transpose takes the two from different "
+           "rows: copy src to an i8 tile, transpose that, and copy it to {}",
            said, b.name, type, b.name);
     if ((begin && *begin % 2) || (extent && *extent % 2))
       fail(t.span,
-           "{}: {} is {}, of which two lie in a byte, but what is written begins at {} of its last dimension "
-           "and has {} elements there: both must be even (give the tile an even last extent)",
+           "{}: {} has packed type {} (two elements per byte), but the written part begins at {} of its last "
+           "dimension and has {} elements there: both must be even (give the tile an even last extent)",
            said, b.name, type, begin ? std::to_string(*begin) : print(r->ranges.back().min),
            extent ? std::to_string(*extent) : "some");
   }

@@ -26,7 +26,7 @@ void check_atomic(const Tile& t, const Function& f) {
   const BufferInfo& info = f[updated(t).buffer];
   if (info.scope != Scope::global && info.scope != Scope::shared)
     fail(t.span,
-         "{}: {} lies in registers, which no other thread reaches; atomics update tensors and shared tiles",
+         "{}: {} is in registers, which other threads cannot access; atomics update tensors and shared tiles",
          t.op->said(), describe(f, updated(t)));
   check_atomic_type(t.op->said(), callee_of(t).atomic, info.dtype, t.span);
 }
@@ -110,7 +110,7 @@ void check_atomic_type(std::string_view name, Callee::Atomic op, DType type, Spa
       type == f16 || type == bf16 || type == f32 || type == f64 || (type.is_int() && type.bits >= 32);
   bool small = type.is_int() && type.bits >= 8;
   if (!number && !(access && small))
-    fail(span, "{} of {}: the chips {} by one indivisible access; use int32", name, to_string(type),
+    fail(span, "{} of {}: in one atomic access the chips {}; use int32", name, to_string(type),
          access ? "move integers of 8 to 64 bits and floats of 16, 32 and 64"
                 : "update integers of 32 and 64 bits and floats of 16, 32 and 64");
   if (op == Atomic::bit_or && !type.is_int())

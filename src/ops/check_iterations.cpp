@@ -223,8 +223,8 @@ struct Iterations {
         "several iterations update one element; sum up with T.reduce_sum (T.reduce_max, …), contribute to a "
         "T.alloc_reducer, or let the loop that is summed over be T.serial";
     fail(load.span,
-         "the iterations of {} run together, in any order, but that of {} reads an element of {} that the "
-         "one of {} writes{}: {}",
+         "the iterations of {} run in any order, but iteration {} reads an element of {} that iteration {} "
+         "writes{}: {}",
          kind == Loop::parallel ? "T.Parallel" : "T.vectorized", name_of(reader), f[load.buffer].name,
          name_of(writer), line, gathers ? sum_up : "read from another buffer, or use T.serial");
   }

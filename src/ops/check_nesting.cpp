@@ -44,7 +44,7 @@ struct Nesting {
 
   [[noreturn]] void refuse(Span span, std::string_view what, std::string_view instead) const {
     const For& n = *around();
-    fail(span, "{} in the {} loop on line {}, {}: {}", what, python_name(n.loop), n.span.line,
+    fail(span, "{} may not stand in the {} loop on line {}, {}: {}", what, python_name(n.loop), n.span.line,
          n.loop == Loop::parallel ? "each of whose iterations runs on one thread"
                                   : "whose iterations are lanes of one thread",
          instead);
@@ -72,7 +72,7 @@ struct Nesting {
       refuse(n.span, "T.Pipelined",
              "one thread has no copies to overlap; use T.serial, or put T.Pipelined around");
     if (n.loop == Loop::vectorized && vectorized)
-      refuse(n.span, "T.vectorized", "lanes have no lanes of their own; make one of the two loops T.serial");
+      refuse(n.span, "T.vectorized", "a lane cannot be vectorized again; make one of the two loops T.serial");
     if (n.loop == Loop::parallel && vectorized)
       refuse(n.span, "T.Parallel", "use T.serial here, or T.Parallel for both");
     if (n.loop == Loop::parallel && parallel && !heads)

@@ -52,7 +52,8 @@ struct Reducers {
     visit(e, [&](const Call& c) {
       for (auto& a : c.args)
         if (auto* at = place_of(a); at && find(at->buffer))
-          fail(c.span ? c.span : span, "{} is a reducer, of which each thread has a part: it has no address",
+          fail(c.span ? c.span : span,
+               "{} is a reducer: each thread has a part of its value, so it has no address",
                name(at->buffer));
     });
     visit(e, [&](const Load& l) { read(l.buffer, l.span ? l.span : span); });
@@ -132,9 +133,7 @@ struct Reducers {
         finalise(r->buffer, t.span);
       } else {
         if (t.op->operands[i].access != Access::read)
-          fail(t.span,
-               "{}: {} is a reducer, which nothing is written to as a whole but by T.reducer_init, T.fill "
-               "and T.clear",
+          fail(t.span, "{}: {} is a reducer: only T.reducer_init, T.fill and T.clear write to it as a whole",
                t.op->name, name(r->buffer));
         read(r->buffer, t.span);
       }
@@ -166,10 +165,10 @@ struct Reducers {
   void begin(const Alloc& n) {
     const BufferInfo& b = f[n.buffer];
     if (b.alias_of && !f[b.alias_of].reducer.empty())
-      fail(n.span, "{} is another shape of {}, a reducer, of which each thread has a part", b.name,
-           f[b.alias_of].name);
+      fail(n.span, "{} is a view of {}, a reducer: each thread has a part of its value, so it has no views",
+           b.name, f[b.alias_of].name);
     if (b.reducer.empty()) return;
-    if (b.scope != Scope::local) fail(n.span, "{} is a reducer, which lies in local memory", b.name);
+    if (b.scope != Scope::local) fail(n.span, "{} is a reducer, so it must be in local memory", b.name);
     epochs[n.buffer] = {.block = blocks.back()};
   }
   void walk(const Stmt& s) {

@@ -38,7 +38,7 @@ void check_types(const Gemm& g, const Function& f, Span span) {
          "gemm: A and B are {} but C is {}; floats accumulate in a float type, integers in an integer type",
          to_string(g.a_type), to_string(g.c_type));
   if (g.c_type.is_storage())
-    fail(span, "gemm: C is {}, in which nothing can be summed; accumulate in {}", to_string(g.c_type),
+    fail(span, "gemm: C is {}, which cannot hold sums; accumulate in {}", to_string(g.c_type),
          to_string(arithmetic_type(g.c_type)));
   if (g.c_type.bits < g.a_type.bits)
     fail(span, "gemm: C is {}, narrower than A and B, {}; accumulate in {} or wider", to_string(g.c_type),
@@ -137,7 +137,7 @@ const GemmStrategy* asked_strategy(const Gemm& g, const Target& target) {
   std::string_view by;
   auto ask = [&](std::string_view attr, const GemmStrategy* s) {
     if (found && found != s)
-      fail(g.tile.span, "gemm: {} is of a gemm by {}, but {} of one by {}: leave one of them out", by,
+      fail(g.tile.span, "gemm: {} belongs to the instruction {}, but {} to {}: leave one of them out", by,
            found->name, attr, s->name);
     found = s, by = attr;
   };
@@ -168,7 +168,7 @@ Choice choose(const Gemm& g, const LayoutContext& ctx) {
     }
     c.why_not += (c.why_not.empty() ? "" : "; ") + std::string(s->name) + ": " + reason;
   }
-  fail(g.tile.span, "gemm: no way to run this on {}: {}", ctx.target.name, c.why_not);
+  fail(g.tile.span, "gemm: {} cannot run this: {}", ctx.target.name, c.why_not);
 }
 
 LayoutMap infer_layout_gemm(const Tile& t, const LayoutContext& ctx, Strictness level) {
@@ -195,8 +195,8 @@ Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
 
 void fail_unrecorded(const Gemm& g, std::string_view name) {
   fail(g.tile.span,
-       "gemm: nothing says its `{}`: the pass infer_layouts puts the instruction and how threads share the "
-       "work on the statement, and text that comes in behind it must say them itself",
+       "gemm: the attribute `{}` is missing: infer_layouts records the instruction and how threads share the "
+       "work on the statement, and text that enters after that pass must give them",
        name);
 }
 

@@ -169,7 +169,7 @@ Factor mma_factor(const Gemm& g, LowerContext& ctx, const MmaPlan& p, bool is_b,
   if (is_fragment(r, ctx.function)) {
     auto dims = matrix_dims(r);
     std::string why = is_whole_matrix(r, ctx.function)
-                          ? fmt::format("it lies as {}, but the instruction wants {}",
+                          ? fmt::format("its layout is {}, but the instruction needs {}",
                                         to_string(ctx.layouts.fragments.at(r.buffer)), to_string(wanted))
                           : "the operand is a part of a fragment";
     std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};

@@ -251,7 +251,8 @@ std::string why_no_mma(const Gemm& g, const Target& target, int64_t threads) {
   if (!fits)
     return fmt::format("{}×{}×{} is not made of {}×{}×{} tiles", g.m, g.n, g.k, row->m, row->n, row->k);
   if (!tail && g.tile.attrs.find("tail"))
-    return fmt::format("{} leaves no rest of k={} to a tail", row->callee.name, g.k);
+    return fmt::format("{} covers all of k={}, so there is no rest for a tail instruction", row->callee.name,
+                       g.k);
   return "";
 }
 

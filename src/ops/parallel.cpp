@@ -212,9 +212,9 @@ bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memor
     if (effect && store && f[store->buffer].scope == Scope::fragment) fragment = f[store->buffer].name;
   });
   fail(asks ? asks : nest.span,
-       "what {} gives here is known to one thread, as it happens once, but several threads run this "
-       "iteration, each with its copy of the fragment {}, which the loop stores to: let the loop store to a "
-       "shared tile (T.alloc_shared), and T.copy that to {}",
+       "the result of {} is known to one thread only, because it is executed once, but several threads run "
+       "this iteration, each with its copy of the fragment {} that the loop stores to: let the loop store to "
+       "a shared tile (T.alloc_shared), and T.copy that to {}",
        effect ? effect->callee->name : "an effect", fragment, fragment);
 }
 
@@ -315,7 +315,7 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
     ctx.note("coalesced_width",
              fmt::format("{} was asked for, but a thread moves {} at once, as {}", wanted,
                          vector ? loops.axes.back().extent : 1,
-                         ctx.layouts.lanes ? "the accesses are aligned and divided no better"
+                         ctx.layouts.lanes ? "the alignment and division of the accesses allow no more"
                                            : "the loop follows a fragment"),
              nest.span, true);
   bool registers = std::ranges::any_of(

@@ -129,7 +129,7 @@ void check_combiner(const Reduce& r) {
         fail(at, "{}: combine reads a buffer; it may use its two arguments and scalars of the kernel only",
              r.tile.op->said());
       if (n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect != Callee::Effect::pure)
-        fail(at, "{}: combine calls {}, which is more than a function of its two arguments",
+        fail(at, "{}: combine calls {}, whose result does not depend on the two arguments alone",
              r.tile.op->said(), static_cast<const Call&>(n).callee->name);
     });
   for (auto& v : m.vars)

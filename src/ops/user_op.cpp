@@ -48,8 +48,8 @@ struct BodyCheck {
     if (may(b, write)) return;
     const std::string& name = f[b].name;
     if (may(b, false))
-      fail(span, "{} writes to {}, an operand that it reads only: declare it as T.update or T.write",
-           tile.op->name, name);
+      fail(span, "{} writes to {}, a read-only operand: declare it as T.update or T.write", tile.op->name,
+           name);
     fail(span, "{} {} {}, which is not among its operands: make it a parameter, as T.{}", tile.op->name,
          write ? "writes to" : "reads", name, write ? "write" : "read");
   }
@@ -83,7 +83,7 @@ const UserOp& made_of(const OpInfo* info) {
   std::lock_guard guard(r.lock);
   for (auto& op : r.ops)
     if (&op.op.info == info) return op;
-  internal_error("an operator that nobody defined");
+  internal_error("an operator without a definition");
 }
 
 void evaluate(const Tile& t, const Function& f, const EvalContext& ctx) {

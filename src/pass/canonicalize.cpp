@@ -73,7 +73,7 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
                                                                        : n.callee->name,
                target.name);
         if (lacking)
-          fail(n.span, "{} is no instruction of {}: use types that it multiplies, or another target",
+          fail(n.span, "{} is not an instruction of {}: use types that it multiplies, or another target",
                n.callee->name, target.name);
         int bits = n.args.empty() ? 0 : n.args[0]->dtype.bits;
         if (auto why = target.language->why_not(n.callee->name, bits); !why.empty())
@@ -122,8 +122,8 @@ void accept_hints(Function& f, Kernel& k) {
   for (std::string_view hint : {"disable_warp_group_reg_alloc", "no_set_max_nreg"})
     if (auto it = k.attrs.entries.find(hint); it != k.attrs.entries.end()) {
       f.notes.push_back({"canonicalize", k.name,
-                         fmt::format("{} changes nothing: it is about registers of warp groups, which no "
-                                     "target of this version can give or take",
+                         fmt::format("{} changes nothing: it moves registers between warp groups, which no "
+                                     "target of this version can do",
                                      hint),
                          k.span, false});
       k.attrs.entries.erase(it);

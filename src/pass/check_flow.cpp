@@ -71,8 +71,8 @@ struct Flow final : Rewriter {
     std::string what = t ? fmt::format("the tile operator {}", t->op->name) : "this parallel loop";
     if (!under.why.empty())
       fail(s->span,
-           "{} needs all threads of the block, but the `{}` on line {} depends on {}, so that some threads "
-           "do not come here: move it out, or write to single elements by thread index",
+           "{} needs all threads of the block, but the `{}` on line {} depends on {}, so some threads do not "
+           "reach this statement: move it out, or write to single elements by thread index",
            what, under.word, under.span.line, under.why);
     fail(s->span,
          "{} needs all threads of the block, but some have left it by the {} on line {}, which depends on "

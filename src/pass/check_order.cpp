@@ -56,9 +56,9 @@ struct OrderCheck {
     std::string op = spoken(name);
     if (kind == Atomic::add && info.dtype.is_float())
       refuse(span,
-             "{} adds {} to {} in whatever order threads and blocks come, and each sum is rounded. Fold "
-             "within the block (T.reduce_sum, T.alloc_reducer), give each block its own part of a workspace "
-             "and sum the parts in a second kernel, or add integers",
+             "{} adds {} to {} in the order in which threads and blocks arrive, and each sum is rounded. "
+             "Reduce within the block (T.reduce_sum, T.alloc_reducer), give each block its own part of a "
+             "workspace and sum the parts in a second kernel, or add integers",
              op, to_string(info.dtype), info.name);
     auto [it, is_new] = updates.emplace(f.storage(b), Update{kind, span});
     if (!is_new && it->second.kind != kind)
@@ -72,7 +72,7 @@ struct OrderCheck {
   void call(const Call& n) {
     if (is_foreign(*n.callee)) {
       if (names_atomics(n.args[0].as<StringImm>()->value))
-        refuse(n.span, "{} names an atomic operation, whose order nothing fixes", describe_foreign(n));
+        refuse(n.span, "{} names an atomic operation, whose order is not fixed", describe_foreign(n));
       return;
     }
     Atomic kind = n.callee->atomic;
@@ -81,13 +81,14 @@ struct OrderCheck {
     if (kind == Atomic::load) return;
     if (kind == Atomic::store)
       refuse(n.span,
-             "of several atomic_store to an element of {} the last one stays, and nothing says which that "
-             "is. Where each element has one writer, store plainly",
+             "the last of several atomic_store to an element of {} stays, and which one is last is not "
+             "fixed. If each element has one writer, use a plain store",
              f[b].name);
     if (n.dtype != none_type)
       refuse(n.span,
-             "{} with return_prev=True gives what {} held before, which depends on who came first. Compute "
-             "the number that you need from the indices of thread and block, or by a scan (T.cumsum)",
+             "{} with return_prev=True gives the previous value of {}, which depends on the order of the "
+             "updates. Compute the number that you need from the thread and block indices, or by a scan "
+             "(T.cumsum)",
              spoken(n.callee->name), f[b].name);
     update(n.callee->name, kind, b, n.span);
   }
@@ -107,15 +108,15 @@ struct OrderCheck {
   void read(BufferId b, Span span) const {
     if (is_changing(b))
       refuse(span ? span : updates.at(f.storage(b)).span,
-             "{} is read while other blocks update it atomically (line {}): how many have come by then, "
-             "nothing says. Read it in a second kernel",
+             "{} is read while other blocks update it atomically (line {}): how many have done so by then is "
+             "not fixed. Read it in a second kernel",
              f[b].name, updates.at(f.storage(b)).span.line);
   }
 
   void run() {
     if (names_atomics(kernel.attrs.get_string("source")))
       refuse(kernel.span,
-             "the text of T.import_source or prelude= names an atomic operation, whose order nothing fixes");
+             "the text of T.import_source or prelude= names an atomic operation, whose order is not fixed");
     for (BufferId b : written_buffers(kernel.body)) written.insert(f.storage(b));
     std::set<const Node*> places;  // loads that only name a place
     visit(
@@ -130,8 +131,8 @@ struct OrderCheck {
       BufferId b = place_of(n.args[0])->buffer;
       if (written.contains(f.storage(b)))
         refuse(n.span,
-               "T.atomic_load reads {}, which this kernel writes: what it sees depends on who comes first. "
-               "Read it in a second kernel",
+               "T.atomic_load reads {}, which this kernel writes: its result depends on which access comes "
+               "first. Read it in a second kernel",
                f[b].name);
     });
     if (contains(kernel.body, [](const Call& n) { return n.callee == &sync_grid; })) return;

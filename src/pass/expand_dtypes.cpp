@@ -133,12 +133,12 @@ struct Expander final : ScopedRewriter {
     bool alone = !target.has_threads() && info.scope == Scope::shared && lanes == 1;
     if (!alone)
       fail(n.span,
-           "{} is {}, of which two lie in a byte, but here {} stored: two threads could write one byte at "
-           "once. Let what is written, by the innermost parallel loop or by a tile operator, be an even "
-           "number of neighbours of the last dimension, beginning at an even one; or write to an i8 tile, "
-           "and copy that",
+           "{} has packed type {} (two elements per byte), but here {} stored: two threads could write one "
+           "byte at once. Let the innermost parallel loop or a tile operator write an even number of "
+           "neighbours of the last dimension, beginning at an even index; or write to an i8 tile, and copy "
+           "that",
            info.name, to_string(info.dtype),
-           mask && at ? "elements of one byte are under two conditions when" : "single elements are");
+           mask && at ? "the two elements of a byte have different conditions when" : "single elements are");
     Expr where = simplify(floordiv(index, 2), facts), odd = simplify(floormod(index, 2), facts);
     Expr shift = binary(BinaryOp::mul, cast(u8, odd), imm(4, u8)), old = load(u8, n.buffer, {where}, n.span);
     Expr keep = unary(UnaryOp::bit_not, binary(BinaryOp::shl, imm(15, u8), shift));
@@ -228,8 +228,8 @@ void expand_buffer(BufferInfo& b) {
   if (is_pairs(b)) {
     bool constant = !b.shape.empty() && as_int(b.shape.back());
     if (b.scope == Scope::global && (!constant || *as_int(b.shape.back()) % 2))
-      fail(b.span, "{} is {}, of which two lie in a byte: its last extent must be an even constant", b.name,
-           to_string(b.dtype));
+      fail(b.span, "{} has packed type {} (two elements per byte): its last extent must be an even constant",
+           b.name, to_string(b.dtype));
     if (!b.shape.empty()) b.shape.back() = halved(b.shape.back());
     for (size_t d = 0; d + 1 < b.strides.size(); d++) b.strides[d] = halved(b.strides[d]);
     if (b.elements >= 0) b.elements = (b.elements + 1) / 2;

@@ -78,8 +78,8 @@ struct OtherType {
     if (to.bits < of.bits) {
       if (f[root].scope == Scope::global)
         fail(n.span,
-             "a store to a part of an element of {}: other threads may write to the same {}; copy through a "
-             "shared buffer, and look at that as {}",
+             "this stores a part of an element of {}, and other threads may write to the same {}; copy "
+             "through a shared buffer, and view that as {}",
              f[root].name, to_string(of), to_string(to));
       Expr place = floordiv(i, ratio()), by = shift(i, word);
       Expr ones = binary(BinaryOp::shl, imm((int64_t(1) << to.bits) - 1, word), by, n.span);
@@ -139,8 +139,8 @@ Function flatten_buffers(Function f, const Target&) {
           const Load* place = place_of(Expr(&n));
           if (place && is_other_type(f, place->buffer))
             fail(n.span,
-                 "the address of {} is taken, which shows the elements of {} as {}: they are {}, and have no "
-                 "other address; copy them to a buffer of {}",
+                 "the address of {} is taken, but it is a view of the elements of {} as {}: they are {}, and "
+                 "only elements of that type have addresses; copy them to a buffer of {}",
                  f[place->buffer].name, f[f[place->buffer].alias_of].name, to_string(f[place->buffer].dtype),
                  to_string(f[f[place->buffer].alias_of].dtype), to_string(f[place->buffer].dtype));
           return self.children(n);

@@ -123,7 +123,7 @@ struct Former final : Rewriter {
     if (is_whole_warps(team) || team == whole_block(kernel)) return;
     auto* t = s.as<Tile>();
     fail(s->span,
-         "{} would run on the threads {}, which are no whole warps of {}: the threads of a warp move tiles "
+         "{} would run on the threads {}, which are not whole warps of {}: the threads of a warp move tiles "
          "together, so let the range begin and end at multiples of {}",
          t ? fmt::format("the tile operator {}", t->op->said()) : "this parallel loop", range_text(team),
          target.warp, target.warp);
@@ -138,8 +138,8 @@ struct Former final : Rewriter {
     if (!yes || !no) {
       if (works_together(yes ? n.else_body : n.then_body))
         fail(n.span,
-             "the threads for which this condition {} are not one range, but the tile operators below it are "
-             "for the threads [first, last) of a team: give each range an `if` of its own",
+             "the threads for which this condition {} do not form one range, but the tile operators under it "
+             "need the threads [first, last) of a team: give each range an `if` of its own",
              yes ? "does not hold" : "holds");
       return std::nullopt;
     }
@@ -157,7 +157,7 @@ struct Former final : Rewriter {
     int64_t first = std::max(n.first, team.first);
     int64_t last = std::min(n.first + n.count, team.first + team.count);
     if (first >= last)
-      fail(n.span, "the threads {} are none of those that come here, {}", range_text(team_of(n)),
+      fail(n.span, "the threads {} are not among those that reach this statement, {}", range_text(team_of(n)),
            range_text(team));
     Team outer = std::exchange(team, Team{.first = first, .count = last - first});
     Stmt body = (*this)(n.body);
@@ -204,8 +204,8 @@ Stmt with_barriers(const Kernel& k, const Target& target, const Stmt& body) {
       constexpr int64_t last = 15;  // of the block's barriers
       if (it->second > last)
         fail(n.span,
-             "no barrier is left for the threads [{}, {}): a block has {}, of which the program and its "
-             "other teams take all",
+             "no barrier is left for the threads [{}, {}): a block has {}, and the program and its other "
+             "teams take all of them",
              n.first, n.first + n.count, last + 1);
       taken.insert(it->second);
       attrs.entries["barrier"] = it->second;
@@ -281,14 +281,14 @@ void check_section(const Kernel& k, std::span<const Stmt> groups) {
     if (!first) first = times;
     if (!equal(simplify(times), simplify(first)))
       fail(s->span,
-           "T.sync_threads() is the barrier of the whole block, but the threads {} come to it {} and the "
-           "threads {} {}: let all teams come to it equally often, or use T.sync_threads(id) for the threads "
+           "T.sync_threads() is the barrier of the whole block, but the threads {} reach it {} and the "
+           "threads {} {}: let all teams reach it equally often, or use T.sync_threads(id) for the threads "
            "of one team",
            range_text(team), often(times), range_text(of_first), often(first));
   }
   if (any && threads != thread_count(k))
     fail(groups[0]->span,
-         "T.sync_threads() is the barrier of the whole block of {} threads, but only {} of them come to it "
+         "T.sync_threads() is the barrier of the whole block of {} threads, but only {} of them reach it "
          "here: use a named barrier, T.sync_threads(id)",
          thread_count(k), threads);
 }

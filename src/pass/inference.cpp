@@ -49,14 +49,15 @@ void note_by(Inference& in, BufferId buffer, const LayoutItem& item, Strictness 
 }
 
 void note_unfit(Inference& in, BufferId b, const LayoutItem& item, const Layout& wanted) {
-  in.notes.push_back({.pass = "infer_layouts",
-                      .subject = in.f[b].name,
-                      .text = fmt::format("{} wants {}, in which the elements of a wider type that is a view "
-                                          "of it would not lie together: it is row-major",
-                                          subject_of(item.stmt), to_string(wanted)),
-                      .span = item.stmt->span,
-                      .refusal = true,
-                      .buffer = b});
+  in.notes.push_back(
+      {.pass = "infer_layouts",
+       .subject = in.f[b].name,
+       .text = fmt::format(
+           "{} wants {}, which would separate the elements of a view of a wider type: it stays row-major",
+           subject_of(item.stmt), to_string(wanted)),
+       .span = item.stmt->span,
+       .refusal = true,
+       .buffer = b});
 }
 
 bool learn_shared(Inference& in, const LayoutItem& item, const std::map<BufferId, Layout>& wanted,

@@ -88,7 +88,7 @@ struct Inserter {
     if (gone)
       fail(s->span,
            "this statement needs a barrier before it, as threads exchange data through shared memory; but "
-           "some threads have returned on line {} and would not come to it: put the statement under the "
+           "some threads have returned on line {} and would not reach it: put the statement under the "
            "opposite condition instead of returning",
            gone.line);
     where.emplace(s.get(), team);
@@ -226,7 +226,7 @@ struct Inserter {
       return eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), span);
     if (t.first % warp || t.count % warp)
       fail(span,
-           "the threads [{}, {}) need a barrier of their own here, as they exchange data, but they are no "
+           "the threads [{}, {}) need a barrier of their own here, as they exchange data, but they are not "
            "whole warps of {}: let the range begin and end at multiples of {}",
            t.first, t.first + t.count, warp, warp);
     return eval(call(*find_callee("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
@@ -254,7 +254,7 @@ Function insert_sync(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
     if (k.attrs.find("own_barriers"))
       f.notes.push_back({"insert_sync", k.name,
-                         "barriers between accesses of the program's own buffers are left to it "
+                         "no barriers are inserted between accesses to the program's own buffers "
                          "(tl.disable_thread_storage_sync): the simulator finds those that are missing",
                          k.span, true});
     if (thread_count(k) > 1) k.body = Inserter{.f = f, .kernel = k, .warp = target.warp}.run();

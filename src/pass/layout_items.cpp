@@ -59,8 +59,8 @@ struct Collector {
 Fragment checked_fragment(const IndexMap& map, std::string_view what, Span span, const Team& team) {
   Fragment fragment = fragment_from_map(map);
   if (std::string why = why_not_inverse(fragment); !why.empty())
-    fail(span, "{} {} cannot be used: what one thread holds cannot be read off it, because {}", what,
-         to_string(fragment), why);
+    fail(span, "{} {} cannot be used: which elements a thread holds cannot be derived from it, because {}",
+         what, to_string(fragment), why);
   if (fragment.threads > team.count)
     fail(span, "{} {} names {} threads, but {} of this kernel has {}", what, to_string(fragment),
          fragment.threads, team.first || team.barrier ? "the team" : "a block", team.count);

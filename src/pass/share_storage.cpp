@@ -38,13 +38,13 @@ void check_wider(const Layout& l, const Function& f, BufferId from, BufferId to)
   std::string type = to_string(f[to].dtype);
   if (f[to].scope == Scope::fragment)
     fail(line,
-         "{} cannot show {} as {}: it lies in the registers as {}, where the {} neighbours that make up one "
-         "{} are not together; copy it to a shared buffer and look at that",
+         "{} cannot view {} as {}: its layout in registers is {}, where the {} neighbours that make up one "
+         "{} are not together; copy it to a shared buffer and view that",
          name, of, type, to_string(fragment_of(l)), n, type);
   fail(line,
-       "{} cannot show {} as {}: {} lies in shared memory as {}, where the {} neighbours that make up one {} "
-       "are not together, in order, from a multiple of {} elements; annotate a layout that keeps them so, or "
-       "copy it to a tile without one and look at that",
+       "{} cannot view {} as {}: the layout of {} in shared memory is {}, where the {} neighbours that make "
+       "up one {} are not together, in order, from a multiple of {} elements; annotate a layout that keeps "
+       "them together, or copy it to a tile without a layout and view that",
        name, of, type, of, to_string(l), n, type, n);
 }
 
@@ -92,8 +92,8 @@ Fragment reshaped_fragment(const Fragment& given, const Function& f, BufferId fr
   Fragment made = fragment_of(reshaped(given.layout, f, from, to));
   if (std::string why = why_not_inverse(made); !why.empty())
     fail(f[f[to].alias_of ? to : from].span,
-         "{} cannot be another shape of {}: it lies in the registers as {}, and in {}'s shape what one "
-         "thread holds cannot be read off, because {}; copy it to a shared buffer and reshape that",
+         "{} cannot be a view of {}: its layout in registers is {}, and in {}'s shape it cannot be derived "
+         "which elements a thread holds, because {}; copy it to a shared buffer and reshape that",
          f[to].name, f[from].name, to_string(given), f[to].name, why);
   return made;
 }

@@ -153,14 +153,14 @@ Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const Team& t
   auto* st = s.as<Store>();
   if (!st)
     fail(s->span,
-         "{} is a fragment whose elements lie on different threads, so a while loop cannot ask for one: copy "
-         "it to a T.alloc_var first",
+         "{} is a fragment whose elements are on different threads, so the condition of a while loop cannot "
+         "read one: copy it to a T.alloc_var first",
          stager.f[fragment].name);
   if (st->buffer != fragment) return replace_buffer(s, fragment, shared);
   if (std::string why = own.own_numbers(fragment); !why.empty() && !own.differ(st->index))
     fail(s->span,
-         "each thread may store a number of its own here, because of {}, but the elements of {} lie on "
-         "different threads; keep what is a thread's own in a T.alloc_local or a T.alloc_var",
+         "each thread may store a different value here, because of {}, but the elements of {} are on "
+         "different threads; keep values of a single thread in a T.alloc_local or a T.alloc_var",
          why, stager.f[fragment].name);
   stager.copy(stager.after, shared, fragment);
   Stmt stored = replace_buffer(s, fragment, shared);

@@ -384,7 +384,7 @@ struct Vectorizer final : ScopedRewriter {
                            .facts = inner,
                            .written = beside}};
     Stmt vector = widening.statement(body);
-    if (!vector) return scalar(*loop, "its body is more than stores, names and conditions");
+    if (!vector) return scalar(*loop, "its body contains more than stores, names and conditions");
     return *extent > n ? for_loop(part, *extent / n, Loop::unrolled, vector, loop->span) : vector;
   }
 

@@ -62,8 +62,8 @@ struct WarpWidth {
       fail(n.span, "{}: width is {}, but a warp of {} has {} threads; it must be a power of two, at most {}",
            n.callee->name, *width, target.name, warp, warp);
     if (number && n.callee->name == "shfl_xor_sync" && *number >= warp)
-      fail(n.span, "{}: {} is no distance of a warp of {}: it lies in 0 to {}", n.callee->name, *number,
-           target.name, warp - 1);
+      fail(n.span, "{}: {} is not a distance within a warp of {}: it must be 0 to {}", n.callee->name,
+           *number, target.name, warp - 1);
   }
   void check_barrier(const Call& n) const {
     if (!as_int(n.args[0]))  // and what is not known could be the number of a team's own barrier
@@ -94,7 +94,7 @@ struct WarpWidth {
     if (n.callee->name == "warp_size") return imm(warp, i64, n.span);
     if (n.callee->name == "all_lanes") return whole_warp(warp);
     if (reduction_of(Expr(&n)))
-      fail(n.span, "{} is a value that gets a name of its own: y = {}(x)", n.callee->name, n.callee->name);
+      fail(n.span, "{} must be assigned to a name of its own: y = {}(x)", n.callee->name, n.callee->name);
     if (n.callee->name.starts_with("bar_")) check_barrier(n);
     if (!takes_mask(*n.callee) && n.callee->effect != Callee::Effect::warp) return self.children(n);
     std::vector<Expr> args;

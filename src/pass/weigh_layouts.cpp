@@ -108,7 +108,7 @@ void note_lost(Inference& in, BufferId b, const Demand& lost, const std::string&
 
 std::string why_lost(const Inference& in, BufferId b, const Demand& lost, const std::vector<Demand>& all) {
   if (lost.reads.empty()) return "another operator was asked first";
-  return fmt::format("for all that read it that takes {} wavefronts, this {}",
+  return fmt::format("all its readers take {} wavefronts with that layout, {} with this one",
                      wavefronts(in, b, lost.layout, all), wavefronts(in, b, in.known.shared.at(b), all));
 }
 
@@ -137,8 +137,8 @@ std::vector<Layout> fitting(const Inference& in, BufferId b, const Requirement& 
     if (fits_others(l, in.f, b)) left.push_back(l);
   if (left.empty())
     fail(r.stmt->span,
-         "{} can only work with {} laid out as {}, in which the elements of a wider type that is a view of "
-         "it would not lie together: use another tile for the view",
+         "{} can only work with {} laid out as {}, which would separate the elements of a view of a wider "
+         "type: use another tile for the view",
          subject_of(r.stmt), in.f[b].name, layouts_text(r.any));
   return left;
 }
@@ -171,8 +171,8 @@ void check_annotated(const Inference& in, BufferId b, BufferId annotated, const 
   if (std::ranges::any_of(common, [&](const Layout& l) { return equal(l, given); })) return;
   const BufferInfo& info = in.f[annotated];
   fail(info.layout_span ? info.layout_span : info.span,
-       "{} is annotated to lie as {}, but {} can only work with {} laid out as {}: leave the annotation out, "
-       "or give it that layout",
+       "{} is annotated with the layout {}, but {} can only work with {} laid out as {}: leave the "
+       "annotation out, or give it that layout",
        info.name, to_string(from_map(*info.layout)), subject_and_line(first.stmt), in.f[b].name,
        layouts_text(common));
 }
@@ -187,7 +187,7 @@ std::set<BufferId> grant(Inference& in, const Wanted& wanted) {
     } else if (settled.contains(in.f.storage(b))) {
       const Layout& other = in.known.shared.at(b);  // what another shape of it must lie as
       internal_check(std::ranges::any_of(common, [&](auto& l) { return equal(l, other); }),
-                     "two shapes of one tile must lie in different ways");
+                     "two views of one tile need different layouts");
     } else {
       replace_layout(in, b, common[0]);
       note_layout(in, b, subject_of(all[0].stmt), all[0].stmt->span, "required", to_string(common[0]));
@@ -197,7 +197,8 @@ std::set<BufferId> grant(Inference& in, const Wanted& wanted) {
     if (lost == wanted.demands.end()) continue;
     for (auto& d : lost->second)
       if (!equal(d.layout, in.known.shared.at(b)))
-        note_lost(in, b, d, fmt::format("{} can only work with what it is", subject_and_line(all[0].stmt)));
+        note_lost(in, b, d,
+                  fmt::format("{} can only work with the layout that it has", subject_and_line(all[0].stmt)));
   }
   return settled;
 }

@@ -242,8 +242,8 @@ struct Checker {
           fmt::format("{} is read-only, but the function writes to it", described(program, param)));
     if (spec(param).is_written && overlaps_itself(t))
       throw ArgumentError(
-          fmt::format("{} is written, but its strides ({}) put several of its elements in one place; pass a "
-                      "tensor of its own",
+          fmt::format("{} is written, but its strides ({}) put several of its elements at one address; pass "
+                      "a tensor without overlaps",
                       described(program, param), fmt::join(t.strides, t.strides + t.ndim, ", ")));
     int wanted =
         program.alignment ? program.alignment : std::max(1, spec(param).bits / 8);  // 0: its element's
@@ -436,7 +436,8 @@ std::vector<int64_t> infer_shape(const Program& program, std::span<const Argumen
   for (const Formula& extent : program.params[param].shape) {
     for (const Formula::Step& step : extent.steps)
       if (step.op == Formula::Op::integer && integers[size_t(step.value)] == unknown)
-        throw ArgumentError(fmt::format("{}: no argument that was given tells {}", described(program, param),
+        throw ArgumentError(fmt::format("{}: none of the given arguments determines {}",
+                                        described(program, param),
                                         program.integers[size_t(step.value)].name));
     shape.push_back(evaluate(extent, integers));
   }

@@ -166,7 +166,7 @@ DeviceBinary build_hip(const Program& program) {
 }
 
 Device* rocm_device(int, std::string* reason) {
-  if (reason) *reason = "this version has no driver of AMD's GPUs";
+  if (reason) *reason = "this version has no driver for AMD's GPUs";
   return nullptr;
 }
 

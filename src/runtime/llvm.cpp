@@ -101,7 +101,7 @@ Llvm load_llvm() {
   unsigned major = 0, minor = 0, patch = 0;
   if (bind_all(l)) l.get_version(&major, &minor, &patch);
   if (major < 16)
-    throw RuntimeError(fmt::format("{} is no LLVM 16 or newer: {}", l.library.path, how_to_install));
+    throw RuntimeError(fmt::format("{} is not LLVM 16 or newer: {}", l.library.path, how_to_install));
   l.version = fmt::format("LLVM {}.{}.{}", major, minor, patch);
   for (const char* part : {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"}) {
     void (*initialize)() = nullptr;
@@ -183,7 +183,7 @@ struct Session {
     check(failed, "cannot read the text", message);
     message = nullptr;
     failed = l.verify(module, 2, &message);
-    check(failed, "finds the text invalid", message);
+    check(failed, "found the text invalid", message);
   }
 
   void make_machine() {
@@ -204,7 +204,7 @@ struct Session {
     enum { default_level = 2, pic = 2, small = 3 };
     machine = l.machine_create(target, triple.c_str(), program.chip.c_str(), features.c_str(), default_level,
                                pic, small);
-    check(!machine, "makes no machine", nullptr);
+    check(!machine, "cannot make a target machine", nullptr);
     layout = l.data_layout_create(machine);
     l.set_data_layout(module, layout);
   }
@@ -227,7 +227,7 @@ struct Session {
   std::string emit() {
     char* message = nullptr;
     bool failed = l.emit(machine, module, 1, &message, &object);
-    check(failed || has_errors, "emits no code", failed ? message : nullptr);
+    check(failed || has_errors, "cannot emit code", failed ? message : nullptr);
     return std::string(l.buffer_start(object), l.buffer_size(object));
   }
 };

@@ -226,7 +226,7 @@ DeviceBinary build_cuda(const Program& program) {
   binary.bytes.resize(size);
   if (status == 0) status = n.cubin(session.handle, binary.bytes.data());
   if (status != 0)
-    internal_error(fmt::format("{}: NVRTC {}.{} has compiled, but gives no cubin for {}: {}\n{}\n",
+    internal_error(fmt::format("{}: NVRTC {}.{} compiled the program, but returned no cubin for {}: {}\n{}\n",
                                program.name, n.major, n.minor, program.chip, n.error_string(status),
                                binary.log));
   watch.lap("NVRTC");
@@ -248,7 +248,7 @@ std::string ptx_of(const Program& program) {
   std::string text(size, '\0');
   if (status == 0) status = n.ptx(session.handle, text.data());
   if (status != 0)
-    throw RuntimeError(fmt::format("{}: NVRTC {}.{} makes no PTX for {}: {}\n{}", program.name, n.major,
+    throw RuntimeError(fmt::format("{}: NVRTC {}.{} returned no PTX for {}: {}\n{}", program.name, n.major,
                                    n.minor, program.chip, n.error_string(status), session.log()));
   text.resize(text.find_last_not_of('\0') + 1);
   return text;

@@ -51,7 +51,7 @@ struct Loader {
     Elf64_Ehdr header = read_array<Elf64_Ehdr>(0, 1)[0];
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
         header.e_type != ET_REL || header.e_machine != EM_X86_64)
-      bad_object("it is no relocatable object for x86-64");
+      bad_object("it is not a relocatable object for x86-64");
     sections = read_array<Elf64_Shdr>(header.e_shoff, header.e_shnum);
     for (const Elf64_Shdr& s : sections) {
       if (s.sh_type != SHT_SYMTAB) continue;

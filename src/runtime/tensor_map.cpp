@@ -30,7 +30,7 @@ EncodedTensorMap encode_tensor_map(const TensorMapSpec& map, const TensorMapView
   const CudaDriver& driver = cuda_driver();
   if (!driver.tensor_map_encode)
     throw RuntimeError(
-        "the NVIDIA driver is older than CUDA 12.0 and knows no tensor maps; install a newer one");
+        "the NVIDIA driver is older than CUDA 12.0 and does not support tensor maps; install a newer one");
   if (std::ranges::find(view.shape, 0) != view.shape.end()) return {};  // there is nothing to copy
   std::string rule = broken_rule(
       {reinterpret_cast<uintptr_t>(view.data), map.bits / 8, view.shape, view.strides, map.box, map.swizzle});

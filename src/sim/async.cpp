@@ -14,12 +14,11 @@ Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch) {
 
 Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
   if (m.initialiser >= 0)
-    x.report(
-        lane, Finding::Kind::fence,
-        fmt::format(
-            "{}: thread {} has made the barrier and passed no fence since, so the asynchronous proxy may not "
-            "see it; let that thread execute fence_mbarrier_init(), before the barrier of the block",
-            x.site.callee->name, m.initialiser));
+    x.report(lane, Finding::Kind::fence,
+             fmt::format("{}: thread {} has initialised the barrier and executed no fence since, so the "
+                         "asynchronous proxy may not see it; let that thread execute fence_mbarrier_init(), "
+                         "before the barrier of the block",
+                         x.site.callee->name, m.initialiser));
   m.copies++;
   if (!watch_of(x)) return {};
   return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
@@ -216,7 +215,7 @@ void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
   bool shared = row.operands[arg] == 's', tensor = row.operands[arg] == 't';
   touch(p, row.bytes ? row.bytes : tensor ? p.type.bytes() : widest, row.callee.access[arg] != 'r');
   if (p.scope != (shared ? Scope::shared : Scope::global))
-    fail(span, "{}: its argument {} must lie in {} memory, but {} does not", row.callee.name, arg + 1,
+    fail(span, "{}: its argument {} must be in {} memory, but {} is not", row.callee.name, arg + 1,
          shared ? "shared" : "global", p.name);
   if (row.does == Does::init) code.barriers += p.elements * p.type.bytes() / row.bytes;
 }

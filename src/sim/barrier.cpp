@@ -31,7 +31,8 @@ void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
     if (is_waiting(w)) {
       f.other = waits_at(w).span;
       f.other_thread = w.first;
-      other = fmt::format("waits at another one{}", f.other ? fmt::format(", on line {}", f.other.line) : "");
+      other =
+          fmt::format("waits at another barrier{}", f.other ? fmt::format(", on line {}", f.other.line) : "");
     }
     f.thread = waiting.first;
     f.text = fmt::format(
@@ -61,10 +62,10 @@ void check_named(const Block& block, const std::vector<Warp>& warps) {
   const NamedBarrier& b = block.barriers.at(first->barrier);
   Finding f{.kind = Finding::Kind::deadlock, .span = waits_at(*first).span};
   f.thread = first->first;
-  f.text = fmt::format("{} waits at barrier {} for {} threads, but only {} come to it",
+  f.text = fmt::format("{} waits at barrier {} for {} threads, but only {} arrive",
                        describe_thread(*first, 0), first->barrier, b.expected, b.arrived);
   if (b.phase > 0)
-    f.text += fmt::format(" (as many have come {} time{} before)", b.phase, b.phase > 1 ? "s" : "");
+    f.text += fmt::format(" (all of them have arrived {} time{} before)", b.phase, b.phase > 1 ? "s" : "");
   std::set<size_t> told = {first->next};
   for (auto& w : warps) {
     if (!is_waiting(w) || !told.insert(w.next).second) continue;
@@ -81,8 +82,8 @@ void check_named(const Block& block, const std::vector<Warp>& warps) {
   for (auto& [id, other] : block.barriers)
     if (auto waits_there = [&](auto& w) { return waits_named(w) && w.barrier == id; };
         other.arrived > 0 && std::ranges::none_of(warps, waits_there))
-      f.text += fmt::format("; {} of {} threads have come to barrier {}, where nobody waits", other.arrived,
-                            other.expected, id);
+      f.text += fmt::format("; {} of {} threads have arrived at barrier {}, where no thread waits",
+                            other.arrived, other.expected, id);
   throw Fault(std::move(f));
 }
 

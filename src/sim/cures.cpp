@@ -64,13 +64,13 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
     constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
     if (int32_t asked = w.block->watch->asked_without_order; asked >= 0)
       return fmt::format(
-          "{}; or, where the atomic access on line {} is to tell that the other block is done, give it an "
-          "order, for it is relaxed: memory_order='acq_rel', with a barrier of the block (T.sync_threads()) "
-          "before and behind it",
+          "{}; or, if the atomic access on line {} signals that the other block is done, give it an order, "
+          "because it is relaxed: memory_order='acq_rel', with a barrier of the block (T.sync_threads()) "
+          "before and after it",
           cure, code.sites[size_t(asked)].span.line);
     return tells ? fmt::format(
-                       "{}, or let the writer's block tell of it (a barrier of the block, then an atomic "
-                       "release) and the other one learn of it (an acquire, then a barrier)",
+                       "{}, or let the writer's block signal it (a barrier of the block, then an atomic "
+                       "release) and the other block wait for the signal (an acquire, then a barrier)",
                        cure)
                  : std::string(cure);
   }
@@ -81,14 +81,13 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
     if (same_statement) return cure_of_statement(p, site, one_reads);
     if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
     bool same_warp = other.thread / w.lane_count() == w.first / w.lane_count();
-    return same_warp
-               ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() where one warp is alone)"
-               : "put a barrier between the two (T.sync_threads())";
+    return same_warp ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() if only one warp "
+                       "takes part)"
+                     : "put a barrier between the two (T.sync_threads())";
   }
   if (clocks.has_joined(other.thread, other.epoch))
     return fmt::format(
-        "thread {} has waited for it, but the others know only behind a barrier: put one behind that wait",
-        owner);
+        "thread {} has waited for it, but the other threads have not: put a barrier after that wait", owner);
   const Groups& groups = w.block->engine->groups(bulk ? Line::bulk_writes : Line::copies, owner);
   std::string_view prefix = bulk ? "cp_async_bulk" : "cp_async";
   auto later = groups.committed.end() - std::ranges::lower_bound(groups.committed, other.epoch);
@@ -97,9 +96,8 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
       later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group{1}(0))",
                                prefix, read)
                  : fmt::format("wait for its group ({}_wait_group{}({}))", prefix, read, later - 1);
-  return owner == w.first + lane
-             ? wait + " first"
-             : fmt::format("let thread {} {}, and put a barrier behind that", owner, wait);
+  return owner == w.first + lane ? wait + " first"
+                                 : fmt::format("let thread {} {}, and put a barrier after that", owner, wait);
 }
 
 }  // namespace tl::sim

@@ -168,7 +168,8 @@ BufferAccess buffer_access(const BufferInfo& b) {
 }
 
 void Misfit::refuse(std::string_view how, const std::string& where) const {
-  fail(span, "{}, in {}, and what is made of it {}; {}", misfit_text(value, type), where, how, misfit_help);
+  fail(span, "{}, in {}, and a value computed from it {}; {}", misfit_text(value, type), where, how,
+       misfit_help);
 }
 
 void refuse_thread_level(Span span, std::string_view what) {

@@ -157,8 +157,8 @@ void Host::begin_at(BufferId id, int64_t address, Span span) {
            b.name, uint64_t(address), last, end - m.data);
     }
   fail(span,
-       "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the reference "
-       "reaches those only: pass the tensor as an argument, too",
+       "{} begins at the address {:#x}, which is not in a tensor argument of this call, in {}; the reference "
+       "can access only those: pass the tensor as an argument, too",
        b.name, uint64_t(address), frame.where);
 }
 

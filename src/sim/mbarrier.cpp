@@ -40,10 +40,10 @@ MBarrier& barrier_at(const Execution& x, size_t arg, int lane) {
   auto it = barriers.find(address);
   if (it == barriers.end() || it->second.count == 0)
     stop(Finding::Kind::unwritten, x.site.span,
-         "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and put a barrier "
-         "behind that",
+         "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and put a barrier after "
+         "that",
          x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
-         it == barriers.end() ? "nobody has made it one yet" : "it has been invalidated");
+         it == barriers.end() ? "it has not been initialised" : "it has been invalidated");
   return it->second;
 }
 
@@ -58,8 +58,9 @@ void init_barrier(const Execution& x) {
     x.operand(0, lane, x.row<AsyncInstr>().bytes, x.row<AsyncInstr>().bytes, Touch::write);
     int64_t count = x.value(1, lane).i;
     if (count < 1)
-      stop(Finding::Kind::fault, x.site.span, "mbarrier_init: {} arrivals, in {}; a phase needs at least one",
-           count, describe_thread(x.warp, lane));
+      stop(Finding::Kind::fault, x.site.span,
+           "mbarrier_init: the count is {}, in {}; a phase needs at least one arrival", count,
+           describe_thread(x.warp, lane));
     auto& barriers = x.warp.block->engine->barriers;
     auto number = int64_t(barriers.size());
     auto [it, is_new] = barriers.try_emplace(address_of_barrier(x, 0, lane));
@@ -94,8 +95,8 @@ void expect_bytes(const Execution& x, MBarrier& m, int lane) {
 void check_room(const Execution& x, const MBarrier& m, int lane) {
   if (m.pending == 0)
     stop(Finding::Kind::barrier, x.site.span,
-         "{}: {} arrives at {}, but all {} of phase {} have come ({}), and {} bytes are still to land: count "
-         "more arrivals in mbarrier_init, or wait for the phase first",
+         "{}: {} arrives at {}, but all {} arrivals of phase {} are in ({}), and {} bytes are still to land: "
+         "count more arrivals in mbarrier_init, or wait for the phase first",
          x.site.callee->name, describe_thread(x.warp, lane),
          name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), m.count, m.phase,
          arrivals(*x.warp.code, m), m.bytes);
@@ -152,8 +153,9 @@ void test_phase(const Execution& x) {
     MBarrier& m = barrier_at(x, 0, lane);
     int64_t parity = x.value(1, lane).i;
     if (parity != 0 && parity != 1)
-      stop(Finding::Kind::fault, x.site.span, "{}: a parity of {}, in {}; phases are even (0) or odd (1)",
-           x.site.callee->name, parity, describe_thread(w, lane));
+      stop(Finding::Kind::fault, x.site.span,
+           "{}: the parity is {}, in {}; it must be 0 (even phases) or 1 (odd phases)", x.site.callee->name,
+           parity, describe_thread(w, lane));
     bool ended = m.phase % 2 != parity;
     x.give(lane, scalar(int64_t(ended)));
     if (ended) {  // a wait reads once, however often it has to ask
@@ -212,7 +214,7 @@ std::string awaited_by(const Warp& w) {
 }
 
 std::string missing_in(const MBarrier& m) {
-  if (m.pending < 0) return fmt::format("more have come than the {} that it counts", m.count);
+  if (m.pending < 0) return fmt::format("more threads have arrived than the {} that it counts", m.count);
   if (m.bytes < 0) return fmt::format("{} bytes more have landed than were expected", -m.bytes);
   std::vector<std::string> missing;
   if (m.pending > 0) missing.push_back(fmt::format("{} of {} arrivals", m.pending, m.count));
@@ -235,19 +237,19 @@ bool has_begun(const Warp& w) {
 Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
   const Code& code = *w.code;
   const MBarrier& m = w.block->engine->barriers.at(w.awaited);
-  std::string came = m.came.empty() ? "nobody has come" : arrivals(code, m) + " came";
+  std::string came = m.came.empty() ? "no thread has arrived" : arrivals(code, m) + " came";
   Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
   f.thread = w.first + w.awaiting;
   std::string meant = m.came.empty() && m.phase > 0
                           ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2)
                           : "";
-  f.text = fmt::format("{} {}, and nobody else can go on; {}; {}{}", describe_thread(w, w.awaiting),
+  f.text = fmt::format("{} {}, and no other thread can go on; {}; {}{}", describe_thread(w, w.awaiting),
                        awaited_by(w), missing_in(m), came, meant);
   int behind = count_of(w.alive & ~w.returned & ~w.active);
   if (m.pending > 0 && m.pending == behind)
     f.text += fmt::format(
-        "; {} other threads of its warp go on only when it leaves this loop (a warp goes in step): let it "
-        "wait in a warp of its own",
+        "; {} other threads of its warp go on only when it leaves this loop (the threads of a warp run in "
+        "lockstep): let it wait in a warp of its own",
         behind);
   constexpr size_t most = 4;
   std::set<std::pair<int64_t, int32_t>> told = {{w.awaited, w.awaits_at}};

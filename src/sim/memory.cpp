@@ -47,8 +47,8 @@ void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, in
   f.index = index < first || index >= end ? index : end;
   if (p.made_at >= 0 && first == end) {
     f.text = fmt::format(
-        "{} begins at the address {:#x}, which lies in no tensor argument of this call, in {}; the simulator "
-        "reaches those only: pass the tensor as an argument, too",
+        "{} begins at the address {:#x}, which is not in a tensor argument of this call, in {}; the "
+        "simulator can access only those: pass the tensor as an argument, too",
         p.name, reinterpret_cast<uintptr_t>(base), describe_thread(w, lane));
   } else {
     std::string vector = count > 1 ? fmt::format(" (of a vector of {} from {})", count, index) : "";

@@ -300,11 +300,11 @@ void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t byt
 void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
   if (origin.cast != DType()) return misfit(w, lane, origin, site, how);
   if (origin.place < 0) {
-    Finding f{
-        .kind = Finding::Kind::unwritten,
-        .text = fmt::format("{} takes the value of lane {}, which does not take part, and what is made of it "
-                            "{}; let every lane that is asked take part, or give the shuffle a smaller width",
-                            describe_thread(w, lane), origin.index, how)};
+    Finding f{.kind = Finding::Kind::unwritten,
+              .text = fmt::format(
+                  "{} reads the value of lane {}, which does not take part, and a value computed from it {}; "
+                  "let every lane that is read take part, or give the shuffle a smaller width",
+                  describe_thread(w, lane), origin.index, how)};
     return report(w, lane, std::move(f), origin.site, site);
   }
   const Place& p = code.places[size_t(origin.place)];
@@ -313,11 +313,11 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
   int32_t other_site = at_once ? -1 : site;
   if (findings.again(key(Finding::Kind::unwritten, origin.site, other_site, p.number))) return;
   std::string line = there ? fmt::format(" (line {})", there.line) : "";
-  std::string made = at_once ? "" : fmt::format(", and what is made of it {}{}", how, line);
+  std::string made = at_once ? "" : fmt::format(", and a value computed from it {}{}", how, line);
   bool own = p.scope == Scope::fragment || p.scope == Scope::local;
-  std::string why = own ? "it has not written it" : "nobody has written it";
+  std::string why = own ? "it has not written it" : "no thread has written it";
   if (origin.stale >= 0)
-    why = fmt::format("what stands there was written to {}, which lay in the same memory",
+    why = fmt::format("it holds what was written to {}, which was in the same memory before",
                       code.places[size_t(origin.stale)].name);
   int reader = origin.thread < 0 ? lane : int(origin.thread - w.first);
   Finding f{.kind = Finding::Kind::unwritten,
@@ -428,13 +428,13 @@ void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write,
   const Span& there = code.sites[size_t(write.site)].span;
   Finding f{
       .kind = Finding::Kind::fence,
-      .text = fmt::format("missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} "
-                          "wrote it{} and has passed no fence since, so {}; let the threads that write "
-                          "execute fence_proxy_async(), before the barrier",
-                          p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane),
-                          writer, there ? fmt::format(" on line {}", there.line) : "",
-                          touch == Touch::read ? "the copy may read what stood there before"
-                                               : "what it wrote may come after the copy")};
+      .text = fmt::format(
+          "missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} wrote it{} and "
+          "has executed no fence since, so {}; let the threads that write execute fence_proxy_async(), "
+          "before the barrier",
+          p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane), writer,
+          there ? fmt::format(" on line {}", there.line) : "",
+          touch == Touch::read ? "the copy may read the old value" : "that write may come after the copy")};
   f.other_thread = writer;
   f.buffer = p.name;
   f.index = index;

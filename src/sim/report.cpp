@@ -19,7 +19,7 @@ namespace {
 
 std::string place_of(const Span& span) {
   return span ? fmt::format("{}:{}", span.file ? *span.file : "", span.line)
-              : std::string("no line of yours");
+              : std::string("not a line of your program");
 }
 
 // What stands under the sentence.

@@ -76,19 +76,19 @@ std::string describe_livelock(const Warp& w, int lane, bool repeats, int64_t res
   std::string who = describe_thread(w, lane);
   if (reads_memory(w) && to_come > 0)
     return fmt::format(
-        "{} waits in this loop for memory to change, but nobody of the {} blocks that {} holds at once (of "
-        "{} threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of "
-        "these has ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers "
-        "only",
+        "{} waits in this loop for memory to change, but none of the {} blocks that {} holds at once (of {} "
+        "threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of these "
+        "has ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers only",
         who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come);
   if (reads_memory(w))
-    return who + " waits in this loop for memory to change, but nobody else can go on and change it";
-  std::string why = repeats ? "what its condition is made of does not change any more"
-                            : fmt::format("it has gone round more than {} times",
-                                          most_computing_rounds * w.block->patience);
+    return who + " waits in this loop for memory to change, but no other thread can go on and change it";
+  std::string why =
+      repeats ? "the values in its condition do not change any more"
+              : fmt::format("it has run more than {} iterations", most_computing_rounds * w.block->patience);
   return fmt::format(
-      "{} does not leave this loop, which reads no memory: {}; change in it what the condition asks for", who,
-      why);
+      "{} does not leave this loop, which reads no memory: {}; change a value of the condition inside the "
+      "loop",
+      who, why);
 }
 
 }  // namespace
@@ -313,8 +313,8 @@ void Launch::finish(Resident& r) {
     Warp& w = r.warps[size_t(thread / code.warp)];
     Finding f{
         .kind = Finding::Kind::race,
-        .text = fmt::format("{} has begun a bulk {} that may still {} shared memory when the block, and its "
-                            "memory, has ended; wait for it before ({})",
+        .text = fmt::format("{} has begun a bulk {} that may still {} shared memory when the block has ended "
+                            "and its memory is free; wait for it before that ({})",
                             describe_thread(w, int(thread % code.warp)), loads ? "load" : "store",
                             loads ? "write" : "read",
                             loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};

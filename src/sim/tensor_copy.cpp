@@ -42,8 +42,8 @@ struct BoxCopy {
     for (size_t d = 0; stores && d < rank; d++)
       if (coordinate(d) < 0)
         stop(Finding::Kind::outside, x.site.span,
-             "{}: coordinate {} is {}, in {}; a box that is loaded may begin before its tensor, but none "
-             "that is stored",
+             "{}: coordinate {} is {}, in {}; a loaded box may begin before its tensor, but a stored one may "
+             "not",
              x.site.callee->name, d, coordinate(d), describe_thread(x.warp, lane));
   }
 

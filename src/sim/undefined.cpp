@@ -150,7 +150,7 @@ void Monitor::misfit(Warp& w, int lane, const Origin& origin, int32_t site, cons
   if (findings.again(key(Finding::Kind::fault, origin.site, other_site, -1))) return;
   std::string line = there && !at_once ? fmt::format(" (line {})", there.line) : "";
   Finding f{.kind = Finding::Kind::fault,
-            .text = fmt::format("{}, in {}, and what is made of it {}{}; {}",
+            .text = fmt::format("{}, in {}, and a value computed from it {}{}; {}",
                                 misfit_text(origin.value, origin.cast), describe_thread(w, lane), how, line,
                                 misfit_help)};
   report(w, lane, std::move(f), origin.site, other_site);

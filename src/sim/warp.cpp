@@ -30,12 +30,12 @@ void check_mask(const Execution& x, size_t arg) {
     LaneMask mask = mask_of(x, arg, lane);
     if (!has_lane(mask, lane))
       stop(Finding::Kind::divergence, x.site.span,
-           "{} executes {} with the mask {}, in which it is not: bit {} must be set",
+           "{} executes {} with the mask {}, which does not contain it: bit {} must be set",
            describe_thread(x.warp, lane), x.site.callee->name, mask_text(x, mask), lane);
     if (LaneMask missing = mask & here & ~x.lanes)
       stop(Finding::Kind::divergence, x.site.span,
-           "{} executes {} with the mask {}, but {}, which is in it, does not take part: leave it out of the "
-           "mask, or move the call out of the condition",
+           "{} executes {} with the mask {}, but {}, which the mask contains, does not take part: leave it "
+           "out of the mask, or move the call out of the condition",
            describe_thread(x.warp, lane), x.site.callee->name, mask_text(x, mask),
            describe_thread(x.warp, first_lane(missing)));
   });
@@ -155,9 +155,9 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
   if (!knows) {
     const Span& there = w.code->sites[size_t(last.site)].span;
     Finding f{.kind = Finding::Kind::barrier,
-              .text = fmt::format("{} comes to barrier {} again{}, and nothing makes it wait until those "
-                                  "have come whom it awaited{}: it may count twice there; let it wait in "
-                                  "between, at another barrier, to which they come behind this one",
+              .text = fmt::format("{} arrives at barrier {} again{}, and nothing makes it wait for the "
+                                  "threads that it expected there{}: it may be counted twice; let it wait in "
+                                  "between, at another barrier that those threads reach after this one",
                                   describe_thread(w, 0), id, last.told ? "" : ", in the same phase",
                                   there ? fmt::format(" on line {}", there.line) : "")};
     f.other_thread = w.first;
@@ -179,8 +179,8 @@ void come_to_named(const Execution& x) {
     f.thread = x.warp.first;
     f.other_thread = b.first;
     f.text = fmt::format(
-        "{} expects {} threads at barrier {}, but thread {}, which came to it{}, expects {}; all must name "
-        "the same count",
+        "{} expects {} threads at barrier {}, but thread {}, which arrived there{}, expects {}; all must "
+        "name the same count",
         describe_thread(x.warp, 0), expected, id, b.first,
         there ? fmt::format(" on line {}", there.line) : "", b.expected);
     throw Fault(std::move(f));

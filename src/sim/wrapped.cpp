@@ -205,12 +205,12 @@ void report(Warp& w, int lane, const Wrap& wrap, int32_t place, int32_t site, co
   const Span &here = code.sites[size_t(o.site)].span, &there = code.sites[size_t(site)].span;
   bool same_line = here.line == there.line;
   std::string line = !there || same_line ? "" : fmt::format(" on line {}", there.line);
-  std::string use = index ? fmt::format("it makes the index of {}[{}]{}", p.name, *index, line)
+  std::string use = index ? fmt::format("it becomes the index of {}[{}]{}", p.name, *index, line)
                           : fmt::format("a condition on it then leaves out the access to {}{}", p.name, line);
   int wider = o.type.bits < 32 && wrap.made == int32_t(wrap.made) ? 32 : 64;
   Finding f{.kind = Finding::Kind::overflow,
-            .text = fmt::format("this {0} exceeds {1} bits: it is {3}, of which {4} keeps {5}, in {6}, and "
-                                "{7}; compute it in {2} bits (let its parts be int{2})",
+            .text = fmt::format("this {0} exceeds {1} bits: its value is {3}, but {4} keeps {5}, in {6}, and "
+                                "{7}; compute it in {2} bits (make its operands int{2})",
                                 name_of(o, here), o.type.bits, wider, wrap.made, to_string(o.type), wrap.kept,
                                 describe_thread(w, lane), use)};
   f.buffer = p.name;

@@ -29,7 +29,7 @@ constexpr Absent chips[] = {
     {"sm_88", no_description},
     {"sm_10", blackwell},
     {"sm_11", blackwell},
-    {"sm_12", "this version has no description of Blackwell without tcgen05, and nothing was tried on it"},
+    {"sm_12", "this version has no description of Blackwell without tcgen05, and is untested on it"},
     {"sm_3", old},
     {"sm_5", old},
     {"sm_6", old},

@@ -97,8 +97,8 @@ OperandFragment fragment_from(const OperandTile& t, const Placement& p) {
   for (auto& term : digits ? *layout.terms : std::vector<Term>{}) digits &= term.xors.empty();
   if (!digits)
     fail({},
-         "the fragment of {} is no permutation of mixed-radix digits: its lane and register must be sums of "
-         "multiples of digits of the row and the column",
+         "the fragment of {} is not a permutation of mixed-radix digits: its lane and register must be sums "
+         "of multiples of digits of the row and the column",
          t.text());
   OperandFragment out{.rows = int(t.rows), .cols = int(t.cols), .registers = int(t.rows * t.cols / t.warp)};
   for (auto& term : *layout.terms) {
@@ -128,7 +128,7 @@ void check_mnemonic(const UserMatrix& u) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == ':';
   };
   if (u.ptx.empty() || !std::ranges::all_of(u.ptx, plain))
-    fail({}, "`{}` is no mnemonic: write its words joined by dots, without operands", u.ptx);
+    fail({}, "`{}` is not a mnemonic: write its words joined by dots, without operands", u.ptx);
   int m = 0, n = 0, k = 0;
   for (size_t at = u.ptx.find(".m"); at != std::string::npos; at = u.ptx.find(".m", at + 1))
     if (std::sscanf(u.ptx.c_str() + at, ".m%dn%dk%d", &m, &n, &k) == 3 &&

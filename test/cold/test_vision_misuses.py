@@ -142,7 +142,7 @@ MISTAKES = {
     ),
     "a transpose of half bytes": (
         "q = T.alloc_shared((16, 16), 'int4')\nT.transpose(N, q)  # here",
-        "two lie in a byte",
+        "two elements per byte",
         "int8",
     ),
     "a copy to an odd place": (

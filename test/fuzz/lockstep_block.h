@@ -56,7 +56,7 @@ struct LockstepMemory {
     if (!t) {
       const Cell& cell = cells(thread, b).at(size_t(place));
       if (!cell)
-        no_meaning(fmt::format("element {} of {} is read, but nobody has written it", place, f[b].name));
+        no_meaning(fmt::format("element {} of {} is read, but no thread has written it", place, f[b].name));
       return *cell;
     }
     Scalar s = element_access(t->type).get(t->at(place));

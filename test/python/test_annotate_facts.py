@@ -244,7 +244,7 @@ def test_own_barriers(tmp_path, monkeypatch):
         kernel = tilelang.compile(reversed_rows(barrier), target="sim:sm_80", pass_configs=given)
         kernel(a, b)
         assert np.array_equal(b, a[::-1])
-        assert ("barriers between accesses of the program's own" in str(kernel.report)) == bool(given)
+        assert ("no barriers are inserted between accesses" in str(kernel.report)) == bool(given)
         made = tilelang.compile(reversed_rows(barrier), target="cuda -arch=sm_80", pass_configs=given)
         assert made.get_kernel_source().count("__syncthreads()") == 1
 

@@ -20,9 +20,9 @@ REFUSED = {
     "T.atomic_addx2(A[0, 0], B[0, 0])": ("float16", "T.atomic_add adds float16", "rounded"),
     "T.atomic_addx4(A[0, 0], B[0, 0])": ("float32", "T.atomic_add adds float32", "rounded"),
     "A[bx, 0] = T.atomic_add(B[0, 0], 1, return_prev=True)":
-        ("int32", "T.atomic_add with return_prev=True gives what B held before", "a scan"),
+        ("int32", "T.atomic_add with return_prev=True gives the previous value of B", "a scan"),
     "A[bx, 0] = T.atomic_max(B[0, 0], 1, return_prev=True)":
-        ("float32", "T.atomic_max with return_prev=True", "indices of thread and block"),
+        ("float32", "T.atomic_max with return_prev=True", "thread and block indices"),
     "T.atomic_add(A[0, 0], 1)\nT.atomic_max(A[0, 0], 3)":
         ("int32", "T.atomic_max updates A, which the kernel also updates in another way on", "two buffers"),
     "T.atomic_store(A[0, 0], bx)": ("int32", "atomic_store to an element of A", "store plainly"),

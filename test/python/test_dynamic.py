@@ -333,7 +333,9 @@ def test_a_tile_shape_must_be_a_number(tmp_path, scope, extent, kind):
         before="import tilelang.language as T\nm = T.dynamic('m')\n",
     )
     text = extent.replace(" // ", "//")
-    assert f"T.{scope}: extent 1 of tile is {text}, which only a call tells" in str(error), kind
+    assert f"T.{scope}: extent 1 of tile is {text}, which is known only when the kernel is called" in str(
+        error
+    ), kind
 
 
 # ── more than 2^31 elements ───────────────────────────────────────────────────────────────────────────

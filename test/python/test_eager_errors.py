@@ -57,7 +57,7 @@ MISTAKES = {
     "no parameter": (
         A4 + B4 + "    C: T.Tensor((M,), 'float32')\n" + BODY,
         9,
-        "C is annotated as a tensor, but is no parameter",
+        "C is annotated as a tensor, but is not a parameter",
     ),
     "returns a tile": (
         A4 + B4 + "    with T.Kernel(M, threads=32) as i:\n        S = T.alloc_shared((4,), 'float32')\n"

@@ -184,7 +184,7 @@ def test_the_text_needs_no_compiler(monkeypatch, tmp_path):
 def test_a_call_says_what_runs_it():
     compiled = tilelang.compile(exchange, target=HIP)
     x, y = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
-    with pytest.raises(RuntimeError, match="no driver of AMD's GPUs: run it with target='sim:gfx942'"):
+    with pytest.raises(RuntimeError, match="no driver for AMD's GPUs: run it with target='sim:gfx942'"):
         compiled(x, y)
 
 

@@ -136,5 +136,5 @@ def test_what_it_refuses():
             Cl = T.alloc_local((e5.local_size_out,), "float32")
             e5.mma(Al, Bl, Cl)
 
-    with pytest.raises(CompileError, match="mma_m16n8k32_e4m3_f32 is no instruction of sm_80"):
+    with pytest.raises(CompileError, match="mma_m16n8k32_e4m3_f32 is not an instruction of sm_80"):
         tilelang.compile(fp8, target="sim:sm_80")

@@ -87,7 +87,9 @@ def test_arrays_of_numpy_that_mean_more_than_their_numbers(target):
     a, b = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
     masked = np.ma.masked_array(a, mask=a > 2)
     for args in ((masked, b), (a, masked), (np.ma.masked_array(a, mask=True), b), (masked[1:], b)):
-        with pytest.raises(ArgumentError, match=r"a masked array, whose mask no kernel sees: pass a.filled"):
+        with pytest.raises(
+            ArgumentError, match=r"a masked array, but kernels do not see the mask: pass a.filled"
+        ):
             kernel(*args)
     for whole in (np.ma.masked_array(a), np.ma.masked_array(a, mask=False), masked.filled(0), masked.data):
         kernel(whole, b)

@@ -139,7 +139,7 @@ def test_methods_of_classes():
 
 
 def test_a_prim_func_is_no_method():
-    with pytest.raises(tilelang.CompileError, match="a prim_func is no method: define it in a method"):
+    with pytest.raises(tilelang.CompileError, match="a prim_func cannot be a method: define it in a method"):
 
         class Wrong:
             @T.prim_func

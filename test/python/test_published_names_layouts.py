@@ -357,7 +357,7 @@ def test_parts():
     part = cute.restrict(layout, [(1, 2), (2, 4)])
     for i, j in itertools.product(range(2), range(4)):
         assert part(i, j) == layout(1 + i, 2 + j) - layout(1, 2)
-    with pytest.raises(ValueError, match="are those of no layout"):
+    with pytest.raises(ValueError, match="no layout has the values"):
         cute.restrict(layout, [(0, 1), (1, 3)])
 
 

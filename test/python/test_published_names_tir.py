@@ -288,7 +288,7 @@ def test_plain_python():
 @pytest.mark.parametrize("line,text", [
     ("T.While(True)", r"T\.While: the condition is True, known while"),
     ("T.Add(A[0, 0])", r"T\.Add: missing a required argument: 'b'"),
-    ("T.isnullptr(p)", "T.isnullptr: p is a T.ptr, with which nothing is computed"),
+    ("T.isnullptr(p)", "T.isnullptr: p is a T.ptr, which cannot be used in arithmetic"),
     ("T.ldexp(T.int32(3), 2)", "ldexp takes a float, not int32"),
     ("T.nextafter(T.int32(3), 2)", "nextafter takes a float, not int32"),
     ("T.PrimFunc([], None)", r"T\.PrimFunc is for isinstance"),

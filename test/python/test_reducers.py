@@ -117,7 +117,7 @@ OPENED = {
     "T.finalize_reducer(o)\nfor i in T.Parallel(8):\n    \to[i] = 1.0": (
         "finalised, on line 7: open it again"
     ),
-    "\tT.copy(A[0, 0:8], o)\nT.finalize_reducer(o)": "nothing is written to as a whole but by",
+    "\tT.copy(A[0, 0:8], o)\nT.finalize_reducer(o)": "write to it as a whole",
     "\tT.atomic_add(o[0], 1.0)\nT.finalize_reducer(o)": "atomics are for tensors",
 }
 REFUSED = {
@@ -133,7 +133,7 @@ REFUSED = {
     ),
     "\tT.copy(A[0:8, 0:4], A[4:12, 2:6])": "src is A[0:8, 0:4] and dst is A[4:12, 2:6]",
     "L = T.alloc_local((8,), 'float32')\nfor i in T.vectorized(7):\n    \tL[i + 1] = L[i] + 1.0": (
-        "the iterations of T.vectorized run together, in any order, but that of i = 1 reads"
+        "the iterations of T.vectorized run in any order, but iteration i = 1 reads"
     ),
 }
 
@@ -147,9 +147,9 @@ OVERLAP = {
     "V = T.reshape(S, (2, 128))\n\tT.cumsum(V[0, :], S[100:228])": "elements in common",
     "\tT.atomic_add(S[0:100], S[50:150])": "dst is S[0:100]",
     "for i in T.Parallel(255):\n    \tS[i] = S[i + 1]": (
-        "that of i = 0 reads an element of S that the one of i = 1"
+        "iteration i = 0 reads an element of S that iteration i = 1"
     ),
-    "for i in T.Parallel(256):\n    \tS[i] = S[255 - i]": "run together, in any order",
+    "for i in T.Parallel(256):\n    \tS[i] = S[255 - i]": "run in any order",
     "for k in T.serial(8):\n    for i in T.Parallel(8):\n        \tS[k * 9 + i + 1] = S[k * 9 + i]": (
         "T.serial"
     ),

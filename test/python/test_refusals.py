@@ -51,7 +51,7 @@ WRONG = {
     "no thread index": (ALLREDUCE.format(1, "3"), 3, "must be a thread index"),
     "a run of 3 lanes": ("A[0] = T.shfl_sync(A[0], 0, 3)", 1, "a power of two, at most 32"),
     "a run of 64 lanes": ("A[0] = T.shfl_xor(A[0], 1, 64)", 1, "a power of two, at most 32"),
-    "a distance beyond the warp": ("A[0] = T.shfl_xor(A[0], 40)", 1, "40 is no distance of a warp"),
+    "a distance beyond the warp": ("A[0] = T.shfl_xor(A[0], 40)", 1, "40 is not a distance within a warp"),
     "a distance backwards": ("A[0] = T.shfl_down(A[0], -1)", 1, "-1 is no distance"),
     "a lane before the first": ("A[0] = T.shfl_sync(A[0], -1)", 1, "-1 is no lane"),
     "300 in eight bits": ("x = T.alloc_var('uint8', 300)", 1, "300 does not fit in uint8"),

@@ -81,7 +81,7 @@ REFUSED = {
     ),
     "no digits": (
         {"b": lambda k, j: ((j * 4 + k // 4) ^ (k % 4), k % 4)},
-        "the fragment of B (16×8 i8) is no permutation of mixed-radix digits",
+        "the fragment of B (16×8 i8) is not a permutation of mixed-radix digits",
     ),
     "wrong eval": ({"eval": wrong_at}, "of D, but that of A @ B + C is"),
     "eval's shape": ({"eval": lambda A, B, C: C[:8]}, "eval gave an array of shape (8, 8), but D is (16, 8)"),

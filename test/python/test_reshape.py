@@ -130,8 +130,8 @@ o = T.alloc_reducer((8,), 'float32')
 WRONG = {
     "T.reshape(S, (64, 9))": "S: float32[64, 8] takes 16384 bits, but float32[64, 9] takes 18432; they",
     "T.reshape(S[0:8, :], (64,))": "a whole buffer has another shape, not a slice of one",
-    "T.view(F, dtype='bool')": "which cannot be looked at as bool: copy it to a shared buffer",
-    "T.view(A, dtype='float4_e2m1fn')": "which cannot be looked at as float4_e2m1fn: copy it to a",
+    "T.view(F, dtype='bool')": "which cannot be viewed as bool: copy it to a shared buffer",
+    "T.view(A, dtype='float4_e2m1fn')": "which cannot be viewed as float4_e2m1fn: copy it to a",
     "T.reshape(S, (n, 8))": "the shape of a tile must be constant",
     "T.reshape(o, (2, 4))": "o is a reducer",
     "T.reshape(S, ())": "the new shape has no dimension",

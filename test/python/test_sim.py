@@ -259,7 +259,7 @@ def races(threads, distance, in_one):
 @pytest.mark.parametrize(
     "threads, distance, in_one, advice",
     [
-        (32, 1, False, r"T.sync_threads\(\), or T.sync_warp\(\) where one warp is alone\)"),
+        (32, 1, False, r"T.sync_threads\(\), or T.sync_warp\(\) if only one warp takes part\)"),
         (64, 32, False, r"put a barrier between the two \(T.sync_threads\(\)\)$"),
         (32, 4, True, "use an atomic access, or read, wait at a barrier, and then write$"),
     ],

@@ -106,7 +106,7 @@ def test_a_product_is_named_at_its_line():
     first = overflow(main, ONES, ONES.copy())
     said = "this product exceeds 32 bits: it is 4294967296, of which i32 keeps 0, in thread 0 of block (1)"
     assert first.text.startswith(said)
-    assert "it makes the index of A[0] on line" in first.text and first.other_line == first.line + 1
+    assert "it becomes the index of A[0] on line" in first.text and first.other_line == first.line + 1
 
 
 def test_a_guard_on_what_has_wrapped():
@@ -173,7 +173,7 @@ def test_a_sum_is_called_a_sum_and_the_next_wider_type_is_named():
 
     said = overflow(main, np.full(64, 100, "i1"), np.ones(300, "f4"), ONES.copy()).text
     assert said.startswith("this sum exceeds 8 bits: it is 200, of which i8 keeps -56")
-    assert "compute it in 32 bits (let its parts be int32)" in said
+    assert "compute it in 32 bits (make its operands int32)" in said
 
 
 # ── loops that do not end ─────────────────────────────────────────────────────────────────────────────
@@ -190,7 +190,7 @@ def test_a_loop_whose_variable_stays_as_it_is():
 
     first = findings(main, np.zeros(64, "i4"))[0]
     assert first.kind == "livelock"
-    assert "which reads no memory: what its condition is made of does not change any more" in first.text
+    assert "which reads no memory: the values in its condition do not change any more" in first.text
 
 
 def test_a_long_loop_over_registers_ends():

@@ -76,7 +76,7 @@ def test_a_threads_own_number_in_an_accumulator_is_refused():
             acc[0, 0] = acc[0, 0] + T.cast(T.get_thread_binding(), "float32")
             T.copy(acc, C)
 
-    with pytest.raises(tilelang.CompileError, match="each thread may store a number of its own"):
+    with pytest.raises(tilelang.CompileError, match="each thread may store a different value here"):
         tilelang.compile(main, target="sim:sm_80")
 
 

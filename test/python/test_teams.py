@@ -130,17 +130,17 @@ SYNC = "with T.ws(0):\n    T.sync_threads()\n"
 COPY = "    T.copy(A[0:64, 0:64], X)"
 ERRORS = {
     "with T.ws(0, 2):  # here\n" + COPY: "T.ws(0, 2): a team is one range of threads",
-    "with T.ws(3):  # here\n" + COPY: "the threads [384, 512) are no part of this kernel's block of 384",
+    "with T.ws(3):  # here\n" + COPY: "the threads [384, 512) are not in this kernel's block of 384",
     "with T.ws():  # here\n" + COPY: "numbers of warp groups are expected",
-    "if tx < 100:\n" + COPY + "  # here": "the threads [0, 100), which are no whole warps of 32",
-    "if tx % 2 == 0:  # here\n" + COPY: "are not one range",
+    "if tx < 100:\n" + COPY + "  # here": "the threads [0, 100), which are not whole warps of 32",
+    "if tx % 2 == 0:  # here\n" + COPY: "do not form one range",
     "if A[tx, 0] > 0:\n" + COPY + "  # here": "needs all threads of the block",
-    SYNC.replace(":", ":  # here", 1): "but only 128 of them come to it here",
+    SYNC.replace(":", ":  # here", 1): "but only 128 of them reach it here",
     SYNC + "with T.ws(1, 2):  # here\n    for i in T.serial(2):\n        T.sync_threads()": (
         "the threads [128, 384) come to it 2 times and the threads [0, 128) once"
     ),
     "T.clear(F)\nwith T.ws(0):\n    T.copy(A[0:64, 0:64], F)  # here": "the fragment F is used by two groups",
-    "with T.ws(0):\n    with T.ws(1):  # here\n    " + COPY: "the threads [128, 256) are none of those",
+    "with T.ws(0):\n    with T.ws(1):  # here\n    " + COPY: "the threads [128, 256) are not among those",
 }
 
 

@@ -243,7 +243,7 @@ WRONG = {
     "reads another tile": ("stray(A, S, wrong=[S])", "the option wrong must be"),
     "writes to what it reads": (
         "backwards(A, S)",
-        "backwards writes to A, an operand that it reads only: declare it as T.update or T.write",
+        "backwards writes to A, a read-only operand: declare it as T.update or T.write",
     ),
     "no dict": ("unlaid(A, S)", "unlaid: infer_layout must give a dict of operands and layouts, not 5"),
 }

@@ -62,7 +62,7 @@ def test_chips_that_are_not_here_say_so():
     for kind in (CDNA, RDNA):
         with pytest.raises(tilelang.CompileError, match="target 'hip': no AMD GPU answers"):
             kind("hip")
-    with pytest.raises(tilelang.CompileError, match="CDNA: cuda -arch=sm_80 is no chip of that kind"):
+    with pytest.raises(tilelang.CompileError, match="CDNA: cuda -arch=sm_80 is not a chip of that kind"):
         CDNA("cuda -arch=sm_80")
 
 

@@ -221,7 +221,7 @@ def test_an_operator_lays_out_what_has_views():
         return main
 
     report = tilelang.compile(turned(True), target="sim:sm_80").report
-    assert "transpose wants (i, j) -> i*33 + j, in which the elements" in report.refusals[0].text
+    assert "transpose wants (i, j) -> i*33 + j, which would separate the elements" in report.refusals[0].text
     assert layout_of(turned(False), "U").startswith("(i, j) -> i*33 + j\n")  # 8 bytes that begin anywhere
     a = RNG.standard_normal((32, 32)).astype("float32")
     for target in ["reference", *EXECUTORS]:
@@ -300,7 +300,7 @@ def test_a_refusal_is_at_the_line_of_the_view(target):
     with pytest.raises(tilelang.CompileError) as error:
         tilelang.compile(main, target=target)
     assert (
-        "V cannot show S as int32: S lies in shared memory as (i, j) -> i*9 + j, where the 2 neighbours that "
+        "V cannot view S as int32: the layout of S in shared memory is (i, j) -> i*9 + j, where the 2 neighbours that "
         "make up one int32 are not together, in order, from a multiple of 2 elements; annotate a layout that "
         "keeps them so"
     ) in str(error.value)

@@ -90,7 +90,7 @@ def test_shuffle_in_a_block_of_few_threads():
     a, b = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     simulate(shifted(6), a, b)
     assert np.array_equal(b[:6], a[2:]) and (b[6:] == 0).all()
-    with pytest.raises(tilelang.SimulationError, match="takes the value of lane 8, which does not take part"):
+    with pytest.raises(tilelang.SimulationError, match="reads the value of lane 8, which does not take part"):
         simulate(shifted(7), a, b)
 
 
@@ -284,7 +284,7 @@ def test_thread_allreduce_along_y():
 
 # ── faults ────────────────────────────────────────────────────────────────────────────────────────────
 FAULTS = {
-    "not in its mask": ("B[tx] = T.shfl_sync(A[tx], 0, mask=0xFFFF)", "in which it is not: bit 16"),
+    "not in its mask": ("B[tx] = T.shfl_sync(A[tx], 0, mask=0xFFFF)", "which does not contain it: bit 16"),
     "does not come": ("if tx < 16:\n    B[tx] = T.shfl_sync(A[tx], 0)", "thread 16 of block (0) of main,"),
 }
 REFUSED = {

@@ -75,7 +75,7 @@ for _m, _k in ((16, 4), (16, 16), (16, 32), (16, 64), (32, 32)):
             lambda i, k, m=_m, held=_held: operand_place(m, held, i, k),
             False,
             _rows_of_k,
-            f"Who holds an element of {_x}.",
+            f"Which lane holds an element of {_x}.",
         )
         _add(
             f"thread_id_shared_access_64x{_held}_to_{_shape}_layout_{_x}",
@@ -90,7 +90,7 @@ for _size, _held in ((16, 4), (32, 16)):
         lambda i, j, size=_size: sum_place(size, i, j),
         False,
         False,
-        "Who holds an element of the sums.",
+        "Which lane holds an element of the sums.",
     )
     for _suffix, _turned in (("m_n", False), ("n_m", True)):
         _add(
@@ -111,7 +111,7 @@ for _suffix, _turned, _sums in (
         (lambda i, j: sum_place(16, i, j)) if _sums else (lambda i, j: operand_place(16, 4, i, j)),
         False,
         _turned,
-        f"Who holds an element of {'the sums' if _sums else 'B'}, whose indices are "
+        f"Which lane holds an element of {'the sums' if _sums else 'B'}, whose indices are "
         f"{_suffix.replace('_', ', ')}.",
     )
 

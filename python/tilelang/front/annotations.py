@@ -35,7 +35,7 @@ def _tensor_of(data: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     if not hasattr(data, "viewed"):
         raise fail(f"T.Tensor: data is A.data of a tensor or tile A, not {type(data).__name__}")
     if strides is not None:
-        raise fail("T.Tensor: what shows another buffer's data is row-major without gaps: leave strides out")
+        raise fail("T.Tensor: a view of another buffer's data is row-major without gaps: leave strides out")
     return data.viewed(shape, dtype)
 
 

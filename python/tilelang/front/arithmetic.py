@@ -121,8 +121,8 @@ def _called(dtype: DType, value: Any = None) -> Any:
     trace = current()
     if trace is None or dtype.is_float or trace.kernel is not None:
         raise fail(
-            f"T.{dtype}() without a value: a constant is T.{dtype}(0), an extent that only the call "
-            "knows T.dynamic('n')"
+            f"T.{dtype}() without a value: a constant is T.{dtype}(0), an extent that is known only when "
+            "the kernel is called T.dynamic('n')"
         )
     return Dynamic(trace.take_hint("n"))
 

@@ -101,7 +101,7 @@ class Ramp:
         if stride.__class__ is not int or stride != 1 or lanes.__class__ is not int or lanes < 1:
             raise fail(
                 f"T.Ramp({base}, {stride}, {lanes}): an index has stride 1 and a constant number of "
-                "lanes; elements that are no neighbours are indexed one by one, in a T.unroll loop"
+                "lanes; elements that are not neighbours are indexed one by one, in a T.unroll loop"
             )
         self.base, self.stride, self.lanes = base, stride, lanes
 

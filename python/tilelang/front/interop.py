@@ -71,7 +71,7 @@ def what_else(tensor: Any) -> str:
 def why_not_lent(tensor: Any, said: str) -> str:
     """What a tensor is that PyTorch does not lend the memory of; `said`: its words."""
     first = said.partition("\n")[0]
-    return what_else(tensor) or f"a {type(tensor).__name__}, whose memory PyTorch does not lend ({first})"
+    return what_else(tensor) or f"a {type(tensor).__name__}, whose memory PyTorch does not export ({first})"
 
 
 def device_kind(args: Sequence[Any]) -> str | None:

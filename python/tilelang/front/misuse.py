@@ -97,7 +97,7 @@ def _of_a_value(fn: Any, args: tuple) -> str:
     name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", "this")
     if isinstance(fn, DEVICE):
         what, who = _described(fn)
-        return f"{what} is no function: an element is written {who.partition('[')[0]}[i, j]"
+        return f"{what} is not a function: an element is written {who.partition('[')[0]}[i, j]"
     what = _described(next(x for x in args if isinstance(x, DEVICE)))[0]
     return (
         f"{name} computes while the kernel is built, but is given {what}, which only the device will "

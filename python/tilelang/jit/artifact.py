@@ -121,7 +121,9 @@ class KernelArtifacts:
             Path(path).write_bytes(binary)
             return
         if not target.startswith("cpu"):
-            raise RuntimeError(f"a kernel for {target} is a cubin, no shared library: name the file .cubin")
+            raise RuntimeError(
+                f"a kernel for {target} is a cubin, not a shared library: name the file .cubin"
+            )
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None:
             raise RuntimeError("no C compiler (cc) to link a shared library with; name the file .o instead")

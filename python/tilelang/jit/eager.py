@@ -155,7 +155,7 @@ class Session:
             raise fail(f"{name} is annotated as a tensor, but is {self.values[name]!r} in this call")
         if name not in self.arguments:
             raise fail(
-                f"{name} is annotated as a tensor, but is no parameter of {self.name}; a tensor that "
+                f"{name} is annotated as a tensor, but is not a parameter of {self.name}; a tensor that "
                 f"{self.name} makes is written {name} = T.empty(shape, dtype)"
             )
         if name in self.places:

@@ -162,7 +162,7 @@ def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, sco
             return made
     if arg.annotation is None and arg.arg in ("self", "cls") and arg is new.parameters[0]:
         raise fail(
-            f"a prim_func is no method: define it in a method, whose '{arg.arg}' it sees, and return "
+            f"a prim_func cannot be a method: define it in a method, whose '{arg.arg}' it sees, and return "
             "it from there; or make the method itself a kernel by @tilelang.jit"
         )
     if arg.annotation is None:

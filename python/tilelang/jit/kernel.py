@@ -278,7 +278,7 @@ def _check_written(outputs: list[int], written: list[bool], params: list[KernelP
             others = [f"{i} ({p.name})" for i, p in enumerate(params) if written[i]]
             raise _mistake(
                 f"out_idx: parameter {index} ({params[index].name}) is never written by the "
-                "kernel, so that what it returned would be no result; "
+                "kernel, so its return value would be undefined; "
                 + (
                     f"it writes parameter {' and '.join(others)}"
                     if others

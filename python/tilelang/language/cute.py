@@ -106,7 +106,7 @@ class Layout:
         for index in itertools.product(*map(range, layout.shape)):
             if made(index) != layout(*index):
                 raise ValueError(
-                    f"{layout!r} is no layout of shapes and strides: it differs from {made} at {index}"
+                    f"{layout!r} is not a layout of shapes and strides: it differs from {made} at {index}"
                 )
         return made
 
@@ -240,7 +240,7 @@ def restrict(layout: Layout, region: Any) -> Layout:
     made = Layout(tuple(p.shape for p in made), tuple(p.stride for p in made))
     for at in itertools.product(*map(range, extents)):
         if made(at) != layout(tuple(b + i for b, i in zip(begins, at, strict=True))) - first:
-            raise ValueError(f"the part {region} of {layout} is no layout")
+            raise ValueError(f"the part {region} of {layout} is not a layout")
     return made
 
 
@@ -277,7 +277,7 @@ def _from_values(values: list[int]) -> Layout:
         while len(values) % run:
             run -= 1
         if run == 1:
-            raise ValueError(f"the values {values[:8]}… are those of no layout")
+            raise ValueError(f"no layout has the values {values[:8]}…")
         modes.append((run, step))
         values = values[::run]
     made = _of_modes(modes)
@@ -299,7 +299,7 @@ def composition(lhs: Any, rhs: Any) -> Layout:
         made = _from_values([a(b(i)) for i in range(b.size())])
     for i in range(b.size()):
         if made(i) != a(b(i)):
-            raise ValueError(f"{a} after {b} is no layout: at {i} it is {a(b(i))}")
+            raise ValueError(f"{a} after {b} is not a layout: at {i} it is {a(b(i))}")
     return made
 
 
@@ -451,7 +451,7 @@ class ComposedLayout:
                     return ComposedLayout(swizzle, 0, Layout.from_tilelang(unswizzled))
                 except ValueError:
                     continue
-        raise ValueError(f"{layout!r} is no swizzle of up to three bits after a layout")
+        raise ValueError(f"{layout!r} is not a swizzle of up to three bits after a layout")
 
     def recast(self, old_bits: int, new_bits: int) -> ComposedLayout:
         """The same for elements of another size: narrower ones follow one another along the first mode."""

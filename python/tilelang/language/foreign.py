@@ -55,9 +55,8 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     if ptr.__class__ in (_core.Region, Part) or ptr.__class__ is _core.Buffer and ptr.scope != "var":
         name = ptr.name if ptr.__class__ is not _core.Region else ptr.buffer.name
         raise fail(
-            f"T.make_tensor: {name} is no address but a tensor or tile already: T.view({name}, "
-            "shape, dtype) shows it "
-            f"in another shape; a parameter that is an address is declared {name}: T.ptr"
+            f"T.make_tensor: {name} is not an address but a tensor or tile already: T.view({name}, shape, "
+            f"dtype) views it in another shape; a parameter that is an address is declared {name}: T.ptr"
         )
     dtype, extents = element_of(dtype, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
     steps = None if strides is None else [as_value(n) for n in strides]

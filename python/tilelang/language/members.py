@@ -45,9 +45,8 @@ class Data:
     def _refuse(self, *_: Any) -> Any:
         name = self.buffer.name
         raise compile_error(
-            f"{name}.data is no address to reckon with: {name}[i] is an element, "
-            f"{name}[4:8] a part; foreign code takes T.access_ptr({name}, offset=4), the "
-            "address of the element 4",
+            f"{name}.data cannot be used in address arithmetic: {name}[i] is an element, {name}[4:8] a "
+            f"part; foreign code takes T.access_ptr({name}, offset=4), the address of the element 4",
             caller_place(),
         )
 

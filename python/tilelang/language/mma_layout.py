@@ -81,7 +81,7 @@ for _bits, _operands in _SHAPES.items():
                 _name(
                     _of(_bits, _x == "b", _turn, _back),
                     _one,
-                    f"{'What a thread holds' if _back else 'Who holds an element'} of {_x.upper()}, "
+                    f"{'What a thread holds' if _back else 'Which lane holds an element'} of {_x.upper()}, "
                     f"{_bits} bits each{', its rows along k' if _turn else ''}.",
                 )
 shared_16x16_to_mma_32x8_layout = _of(16, False, False, False)

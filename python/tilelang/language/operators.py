@@ -367,7 +367,7 @@ def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:
         last = shape[-1]
         if last.__class__ is not int or last * bits % wide:
             raise fail(
-                f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is no "
+                f"{what}: the rows of {src.name} hold {last} elements of {bits} bits, which is not a "
                 f"whole number of {dtype}: give the new shape"
             )
         shape[-1] = last * bits // wide

@@ -384,9 +384,9 @@ def _address(value: Any, what: str) -> Any:
     number = as_value(value)
     if getattr(number, "dtype", None) == "handle":
         raise fail(
-            f"{what}: {value} is a T.ptr, with which nothing is computed: A = T.make_tensor({value}, "
-            "shape, dtype) begins there, and A[n] is n elements on; an address to compute with is a "
-            "parameter of T.int64"
+            f"{what}: {value} is a T.ptr, which cannot be used in arithmetic: A = T.make_tensor({value}, "
+            "shape, dtype) begins there, and A[n] is n elements on; for address arithmetic use a T.int64 "
+            "parameter"
         )
     return number
 

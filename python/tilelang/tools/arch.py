@@ -36,7 +36,7 @@ class TileDevice:
         kind = _KINDS[self.info["language"]]
         if type(self) not in (TileDevice, kind):
             raise compile_error(
-                f"{type(self).__name__}: {self.target} is no chip of that kind", caller_place()
+                f"{type(self).__name__}: {self.target} is not a chip of that kind", caller_place()
             )
         self.name = self.info["name"]
         self.compute_max_core = self.info["multiprocessors"]["count"]

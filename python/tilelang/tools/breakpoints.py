@@ -106,7 +106,11 @@ class State:
 
     def summary(self) -> str:
         """Everything, each in a line or two."""
-        at = f"{os.path.basename(self.place[0])}:{self.place[1]}" if self.place else "no line of yours"
+        at = (
+            f"{os.path.basename(self.place[0])}:{self.place[1]}"
+            if self.place
+            else "not a line of your program"
+        )
         lines = [
             f"{at}: breakpoint, {self.where}, thread {self._thread()}; of its warp "
             f"{bin(self.active).count('1')} threads stop here"

@@ -200,7 +200,7 @@ TEST_CASE("a function of values is one expression") {
            [&] { f.b.begin_for("serial", {"i"}, {number(0)}, {number(4)}, {number(1)}, {}); },
            [&] { f.b.begin_function("another", {"a", "b"}, f32); },
        })
-    CHECK(contains(error_of(act), "combine is a function of its arguments alone"));
+    CHECK(contains(error_of(act), "combine must compute a value from its arguments alone"));
   IndexMap made = f.b.end_function(vars, {product, 1.0}, f32);
   CHECK(made.outputs.size() == 2);
   CHECK(made.outputs[0].same(product));
@@ -223,7 +223,7 @@ TEST_CASE("what stands in the wrong place") {
   CHECK(contains(error_of([&] { b.finish(); }), "has no kernel"));
   b.begin_kernel({int64_t(1)}, {}, {});
   CHECK(contains(error_of([&] { b.begin_kernel({int64_t(1)}, {}, {}); }), "cannot stand inside another"));
-  CHECK(contains(error_of([&] { b.tensor("B", {int64_t(8)}, f32); }), "made inside of a kernel"));
+  CHECK(contains(error_of([&] { b.tensor("B", {int64_t(8)}, f32); }), "declared inside a kernel"));
   CHECK(contains(error_of([&] { b.end_for(); }), "end_for without its begin"));
   CHECK(contains(error_of([&] { b.begin_else(); }), "begin_else without its begin"));
   b.begin_for("serial", {"i"}, {number(0)}, {number(4)}, {number(1)}, {});

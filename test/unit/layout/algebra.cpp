@@ -197,7 +197,7 @@ TEST_CASE("questions without an answer name what is in conflict") {
   CHECK(error_of([] { compose(row_major({20}), row_major({4, 6})); }) ==
         "the first layout sends the element (3, 2) to (20,), outside the extents (20,) of the second");
   CHECK(error_of([] { repeat(row_major({4, 6}), 2, 2); }) ==
-        "repeat: dimension 2 of a layout that has 2, of the extents (4, 6)");
+        "repeat: dimension 2 is out of range for a layout of 2 dimensions with the extents (4, 6)");
   CHECK(error_of([] { repeat(row_major({4, 6}), 0, -1); }) ==
         "repeat: the factor is -1; it must be 1 or more");
   CHECK(error_of([] { locate(row_major({4, 6}), {1, 6}); }) ==

@@ -88,7 +88,7 @@ TEST_CASE("gemm_mma: A is held by every column of warps, each element once per c
 
 TEST_CASE("gemm_mma: an A that lies otherwise goes through shared memory, and says so") {
   Function f = laid_out(chain(64, 64, 128, "square", true), "lower_tile_ops");
-  CHECK(notes(f).find("P goes through 8192 bytes of shared memory: it lies as ") != std::string::npos);
+  CHECK(notes(f).find("P goes through 8192 bytes of shared memory: its layout is") != std::string::npos);
   CHECK(named(f, "P_scratch").scope == Scope::shared);
 }
 

@@ -136,10 +136,10 @@ TEST_CASE("gemm: what cannot be is refused on its line") {
                 "16×8 that C is made of"},
            Case{"warps_n=0", "gemm: a grid of warps_m=1 by warps_n=0 warps has none"},
            Case{"tail=\"mma_m16n8k8_f16_f32\"",
-                "gemm: mma_m16n8k16_f16_f32 leaves no rest of k=32 to a tail"},
+                "gemm: mma_m16n8k16_f16_f32 covers all of k=32, so there is no rest for a tail instruction"},
            Case{"instruction=\"fma\", warps_m=2",
-                "gemm: instruction is of a gemm by fma, but warps_m of one by mma.sync: leave one of them "
-                "out"},
+                "gemm: instruction belongs to the instruction fma, but warps_m to mma.sync: leave one of "
+                "them out"},
            Case{"warps_m=2", "gemm: sm_80 has no instruction for f32 × f32 -> f32", "sm_80", "f32 f32"},
            Case{"vector=3", "gemm: vector=3 does not divide n=64"},
            Case{"threads_m=16, threads_n=16",
@@ -168,7 +168,7 @@ TEST_CASE("gemm: lowering reads what stands there, and refuses a gemm that says 
     CAPTURE(chip);
     for (auto& [name, value] : record.entries) {
       CAPTURE(name);
-      std::string missing = fmt::format("gemm: nothing says its `{}`: ", name);
+      std::string missing = fmt::format("gemm: the attribute `{}` is missing: ", name);
       try {
         lower_tile_ops(with(f, name, std::nullopt), *find_target(chip));
         FAIL("not refused");

@@ -102,7 +102,7 @@ TEST_CASE("required layouts beat what others want, and the note says so") {
   for (auto& n : f.notes) {
     required |= n.by == "needs" && n.strictness == "required";
     lost |= n.text.starts_with("gemm on line 8 wants ") &&
-            n.text.ends_with(": needs on line 6 can only work with what it is");
+            n.text.ends_with(": needs on line 6 can only work with the layout that it has");
   }
   CHECK(required);
   CHECK(lost);
@@ -130,8 +130,8 @@ TEST_CASE("an annotated layout stays where an operator can work with it, else it
   CHECK(equal(layout_of(laid_out(text_of(annotated, "")), "S"), by_columns));
   first_any = {by_rows, wide_rows};
   CHECK(refusal(text_of(annotated, ""), 3) ==
-        "S is annotated to lie as (i, j) -> j*64 + i, but needs on line 6 can only work with S laid out as "
-        "(i, j) -> i*64 + j or (i, j) -> i*72 + j: leave the annotation out, or give it that layout");
+        "S is annotated with the layout (i, j) -> j*64 + i, but needs on line 6 can only work with S laid "
+        "out as (i, j) -> i*64 + j or (i, j) -> i*72 + j: leave the annotation out, or give it that layout");
 }
 
 TEST_CASE("an annotation is refused where it stands, not where the tile is made") {
@@ -151,8 +151,8 @@ TEST_CASE("an annotation is refused where it stands, not where the tile is made"
     return tile(*n.op, n.operands, {.entries = {{"stands_for", int64_t(1)}}}, n.span);
   });
   first_any = {by_rows};
-  CHECK(
-      refusal(f, 3).starts_with("S is annotated to lie as (i, j) -> j*64 + i, but needs on line 4 can only"));
+  CHECK(refusal(f, 3).starts_with(
+      "S is annotated with the layout (i, j) -> j*64 + i, but needs on line 4 can only"));
 }
 
 TEST_CASE("a required layout holds for the other shapes of the tile, or is refused") {
@@ -160,9 +160,11 @@ TEST_CASE("a required layout holds for the other shapes of the tile, or is refus
   Function f = laid_out(text_of(std::string(plain) + "\n    V = shared f16[4096] alias(S)", ""));
   CHECK(map_index(layout_of(f, "V"), std::vector<int64_t>{65})[0] == 73);
   first_any = {by_columns};
-  CHECK(refusal(text_of(std::string(plain) + "\n    V = shared i32[64, 32] alias(S)", ""), 7)
-            .starts_with("needs can only work with S laid out as (i, j) -> j*64 + i, in which the elements "
-                         "of a wider type"));
+  CHECK(
+      refusal(text_of(std::string(plain) + "\n    V = shared i32[64, 32] alias(S)", ""), 7)
+          .starts_with(
+              "needs can only work with S laid out as (i, j) -> j*64 + i, which would separate the elements "
+              "of a view of a wider type"));
   first_any = {by_columns, wide_rows};
   Function wide = laid_out(text_of(std::string(plain) + "\n    V = shared i32[64, 32] alias(S)", ""));
   CHECK(equal(layout_of(wide, "S"), wide_rows));

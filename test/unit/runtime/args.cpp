@@ -304,7 +304,7 @@ TEST_CASE("arguments: the shape of an output") {
   CHECK_EQ(infer_shape(matmul(), given, 2), std::vector<int64_t>{16, 128});
   const Argument without_a[] = {{}, call.B, {}, 1.0, int64_t(1)};  // K is known from B, M from nobody
   CHECK_THROWS_WITH_AS(infer_shape(matmul(), without_a, 0),
-                       "matmul: argument 0 'A': no argument that was given tells M", ArgumentError);
+                       "matmul: argument 0 'A': none of the given arguments determines M", ArgumentError);
 }
 
 TEST_CASE("types by name and by number") {

@@ -147,19 +147,19 @@ func main(X: i32[64]):
                  {}, x);
   };
   CHECK_EQ(wait("3", "mbarrier_arrive(address_of(M[1]))", 0),
-           "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody "
-           "else can go on; missing: 1 of 3 arrivals; thread 0 (line 11), thread 32 (line 11) came");
+           "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and no other "
+           "thread can go on; missing: 1 of 3 arrivals; thread 0 (line 11), thread 32 (line 11) came");
   CHECK_EQ(
       wait("2", "mbarrier_arrive_expect_tx(address_of(M[1]), 64)", 0),
-      "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and nobody else can "
-      "go on; missing: 128 bytes that were expected; thread 0 (line 11), thread 32 (line 11) came");
+      "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and no other thread "
+      "can go on; missing: 128 bytes that were expected; thread 0 (line 11), thread 32 (line 11) came");
   CHECK_EQ(wait("2", "mbarrier_arrive(address_of(M[1]))", 1),
-           "12: deadlock: thread 32 of block (0) of main waits for phase 1 of M[1] (parity 1), and nobody "
-           "else can go on; missing: 2 of 2 arrivals; nobody has come; the phase before has ended: was "
-           "parity 0 meant?");
+           "12: deadlock: thread 32 of block (0) of main waits for phase 1 of M[1] (parity 1), and no other "
+           "thread can go on; missing: 2 of 2 arrivals; no thread has arrived; the phase before has ended: "
+           "was parity 0 meant?");
   CHECK_EQ(wait("1", "pass", 2),
-           "12: fault: mbarrier_try_wait: a parity of 2, in thread 0 of block (0) of main; phases are even "
-           "(0) or odd (1)");
+           "12: fault: mbarrier_try_wait: the parity is 2, in thread 0 of block (0) of main; it must be 0 "
+           "(even phases) or 1 (odd phases)");
 }
 
 TEST_CASE("a row that the chip does not have, or an operand in other memory, is refused") {
@@ -179,9 +179,9 @@ TEST_CASE("a row that the chip does not have, or an operand in other memory, is 
   CHECK_EQ(refused("mbarrier_expect_tx(address_of(S[0]), 16)"),
            "sm_80 has no mbarrier_expect_tx; sm_90 has it");
   CHECK_EQ(refused("cp_async_4(address_of(S[tx]), address_of(S[tx]))"),
-           "cp_async_4: its argument 2 must lie in global memory, but S does not");
+           "cp_async_4: its argument 2 must be in global memory, but S is not");
   CHECK_EQ(refused("cp_async_4(address_of(X[tx]), address_of(X[tx]))"),
-           "cp_async_4: its argument 1 must lie in shared memory, but X does not");
+           "cp_async_4: its argument 1 must be in shared memory, but X is not");
   auto text =
       "func main(X: f32[64]):\n  kernel main grid(b: 1) threads(64) thread(tx):\n    "
       "cp_async_wait_group(tx)\n";

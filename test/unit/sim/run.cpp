@@ -211,8 +211,8 @@ TEST_CASE("barriers in divergent flow are refused, with both threads") {
            "it out of the condition");
   CHECK_EQ(with("    if tx < 32:\n      sync_threads()\n    else:\n      sync_threads()\n"),
            "4:7: sync_threads in divergent flow: thread 0 of block (0, 0) of main waits here, but thread 32 "
-           "of block (0, 0) of main waits at another one, on line 6; every thread of the block must reach "
-           "the same barrier: move it out of the condition");
+           "of block (0, 0) of main waits at another barrier, on line 6; every thread of the block must "
+           "reach the same barrier: move it out of the condition");
   CHECK_EQ(with("    for i in serial(tx // 32 + 1):\n      sync_threads()\n").substr(0, 35),
            "4:7: sync_threads in divergent flow");
   CHECK_EQ(with("    if d < 5:\n      sync_threads()\n"), "");

@@ -236,8 +236,8 @@ TEST_CASE("seeded: a deadlock of mbarriers names what each of those lacks who wa
 )");
   CAPTURE(text);
   CHECK(
-      text.starts_with("thread 32 of block (0) of main waits for phase 0 of M[0] (parity 0), and nobody else "
-                       "can go on; missing: 1024 bytes that were expected"));
+      text.starts_with("thread 32 of block (0) of main waits for phase 0 of M[0] (parity 0), and no other "
+                       "thread can go on; missing: 1024 bytes that were expected"));
   CHECK(contains(text,
                  "; thread 0 waits for phase 0 of M[1] (parity 0) on line 14, missing: 32 of 32 arrivals"));
 }

@@ -263,7 +263,7 @@ TEST_CASE(
            "2: tensor map M: it has 2 dimensions, but 1 strides");
   CHECK_EQ(
       error("buffer U = global f16[8, 64]\n  tensor_map M = U box(8, 64)"),
-      "3: tensor map M: U is neither a parameter nor a workspace, so a launch does not know where it lies");
+      "3: tensor map M: U is neither a parameter nor a workspace, so its address is not known at launch");
   CHECK_EQ(error("tensor_map M = T[100, 8] strides(16, 2) box(8, 8)"),
            "2: tensor map M: its last stride is 2: the elements of a row must be neighbours");
 

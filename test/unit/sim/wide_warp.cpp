@@ -228,13 +228,14 @@ TEST_CASE("warps of 64: votes have a bit for each of 64 lanes, and conditions pa
 
 TEST_CASE("warps of 64: a mask without the upper lanes leaves them out") {
   Run r = run_wide("    Y[tx] = shfl_sync(X[tx], 0, 64, 4294967295:u64)\n", 0);
-  CHECK(contains(found(r), "the mask 0x00000000ffffffff, in which it is not: bit 32 must be set"));
+  CHECK(contains(found(r), "the mask 0x00000000ffffffff, which does not contain it: bit 32 must be set"));
   r = run_wide(R"(
     if tx % 64 < 40:
       Y[tx] = shfl_sync(X[tx], 0, 64, 18446744073709551615:u64)
 )",
                0);
-  CHECK(contains(found(r), "but thread 40 of block (0) of main, which is in it, does not take part"));
+  CHECK(
+      contains(found(r), "but thread 40 of block (0) of main, which the mask contains, does not take part"));
 }
 
 TEST_CASE("warps of 64: a block of 96 threads has one whole warp and half of one") {
@@ -303,7 +304,7 @@ TEST_CASE("what a target's warps have no bits or lanes for is refused at its lin
                  "4: shfl_xor_sync: width is 64, but a warp of sm_80 has 32 threads"));
   constexpr std::string_view distance = "    Y[t] = shfl_xor_sync(X[t], 32, warp_size(), all_lanes())\n";
   CHECK_EQ(refused(distance, wide()), "");
-  CHECK(contains(refused(distance, narrow), "4: shfl_xor_sync: 32 is no distance of a warp of sm_80"));
+  CHECK(contains(refused(distance, narrow), "4: shfl_xor_sync: 32 is not a distance within a warp of sm_80"));
   constexpr std::string_view barrier = "    bar_sync(1, 96)\n    Y[t] = 1\n";
   CHECK(contains(refused(barrier, wide()), "4: bar_sync: 96 threads; the number must be a multiple of 64"));
   constexpr std::string_view computed = "    bar_sync(t // 32 + 1, 32)\n    Y[t] = 1\n";
@@ -330,7 +331,7 @@ TEST_CASE("warps of 64: a race between lanes 40 and 8 is one within a warp, to l
     Run within = race(40, 8);
     REQUIRE_EQ(within.report.findings.size(), 1);
     CHECK(within.report.findings[0].kind == Finding::Kind::race);
-    CHECK(contains(found(within), "T.sync_warp() where one warp is alone"));
+    CHECK(contains(found(within), "T.sync_warp() if only one warp takes part"));
     Run across = race(40, 67);
     REQUIRE_GE(across.report.findings.size(), 1);
     bool has_race = false;  // where the reader comes first it reads what is not written yet, too
