@@ -64,7 +64,7 @@ WRONG = {
     "a helper's own": ("place(x)", 1, ["place missing 1 required", "it takes (at, value)"]),
     "sum of a tensor": ("A.sum()", 1, ["copy a tile of it, T.copy(A[…], tile), and write T.reduce_sum(tile"]),
     "sum of an element": ("A[0, 0].sum()", 1, ["it is one value; of a tile, T.reduce_sum(tile, out, dim)"]),
-    "call of a tensor": ("A(0, 0)", 1, ["the global buffer A is not a function: an element is written A[i, j]"]),
+    "call of a tensor": ("A(0, 0)", 1, ["buffer A is not a function: an element is written A[i, j]"]),
     "index of an element": ("y = A[0, 0][1]", 5, ["an element of A has no elements: all indices"]),
     "index of a row": ("y = A[0][1]", 5, ["a slice of A has no elements: all indices"]),
     "key of a dict": ("y = {n: 1}", 5, ["as a key of a dict", "(x == 1) | (x == 2)"]),

@@ -111,7 +111,8 @@ def bind(value: Any, type_annotation: Any = None, *, var: Any = None) -> Any:
     type_annotation: its dtype, to which it is converted."""
     if var is not None:
         raise fail(
-            "T.bind: var belongs to programs that make their own variables; here the name on the left is the variable"
+            "T.bind: var belongs to programs that make their own variables; "
+            "here the name on the left is the variable"
         )
     trace = in_kernel("T.bind")
     value = as_value(value if type_annotation is None else cast(value, type_annotation))
