@@ -1,4 +1,4 @@
-// Arguments one by one; what is neither a tensor nor a number is named with what was expected.
+// Arguments one by one; an error for an object that is neither a tensor nor a number says what was expected.
 #include "arguments.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// What Python hands over in a call, as the runtime's arguments.  Nothing is copied: the views borrow from the
+// The arguments of a Python call, as the runtime's arguments.  Nothing is copied: the views borrow from the
 // objects, and live as long as this.
 #pragma once
 #include "api/kernel.h"

@@ -1,7 +1,6 @@
 // The kernels of one function of the eager dialect.  A key is words: of the values that a kernel is built
 // with, of what the function captures, of what its trace read of the tensors.  It is made again at every call
-// and compared, so nothing that changed is missed; what is not found, and every complaint, is a matter for
-// Python (`_call`).
+// and compared, so no change is missed; a miss and every error are handled in Python (`_call`).
 #include <algorithm>
 #include <optional>
 #include <unordered_map>

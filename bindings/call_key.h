@@ -1,5 +1,5 @@
-// What tells one call of an eager function from another: its values as words, and the names that the function
-// reads from around itself.
+// The key of a call of an eager function: its values as words, and the names that the function reads from
+// around itself.
 #pragma once
 #include <algorithm>
 #include <cstring>

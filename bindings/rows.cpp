@@ -1,4 +1,4 @@
-// The table of what a chip's programs may call, for those who try every row of it (bench/rows.py).
+// The table of what a chip's programs may call, for bench/rows.py, which tries every row.
 #include "api/kernel.h"
 #include "base/error.h"
 #include "convert.h"

@@ -1,4 +1,4 @@
-// The messages of the compiler, which has its own short names of the dtypes, as those of the Python front.
+// Replaces the compiler's short names of dtypes in its messages by Python's.
 #include <algorithm>
 #include <cctype>
 

@@ -1,6 +1,7 @@
 // Indices that leave a tile whatever happens: the access is reached in any case, and its index takes every
-// value that its loops give it.  What stands under a condition is not looked at, for it may be there to keep
-// the index inside; accesses to tensors are guarded.  Indices by threads are the simulator's to look at.
+// value that its loops give it.  Accesses under a condition are not checked, because it may be there to keep
+// the index inside; accesses to tensors are guarded. Indices that depend on threads are left to the
+// simulator.
 #include "api/bounds.h"
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Does a program leave its tiles in any case?
+// Indices of tiles that are certainly out of bounds.
 #pragma once
 #include "ir/kernel.h"
 

@@ -1,5 +1,5 @@
-// The one throat of the fronts: every kernel that Python or C++ describes is made and checked here, so
-// that the same mistake gets the same words.  Frames (kernel, loop, branch) are opened and closed by pairs
+// The common interface of the fronts: every kernel that Python or C++ describes is made and checked here, so
+// that the same mistake gets the same message.  Frames (kernel, loop, branch) are opened and closed by pairs
 // of calls; a statement lands in the innermost one.
 #pragma once
 #include <memory>

@@ -1,4 +1,4 @@
-// Other shapes and types of a buffer's storage, and what a tensor gives outside of it.
+// Views of a buffer's storage in other shapes and types, and the safe value of a tensor outside its bounds.
 
 #include "api/builder.h"
 #include "arith/simplify.h"

@@ -1,4 +1,4 @@
-// By what the disk cache knows a compiled kernel: all that decides what its binary does and says.
+// The key of a compiled kernel in the disk cache: everything that affects its binary and its messages.
 #include "api/kernel.h"
 #include "base/build_id.h"
 #include "base/hash.h"

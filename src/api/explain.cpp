@@ -1,6 +1,5 @@
-// What the compiler decided, as the rows of a report.  Nothing is decided or computed twice here: notes of
-// the passes, attributes that they left, and the analysis of accesses are brought together by buffer and by
-// place.
+// What the compiler decided, as the rows of a report. Nothing is decided or computed again here: notes of the
+// passes, attributes that they left, and the analysis of accesses are joined by buffer and by position.
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What stands behind the handles of tilelang.h.
+// The implementation behind the handles of tilelang.h.
 #pragma once
 #include "api/builder.h"
 #include "api/kernel.h"

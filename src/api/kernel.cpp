@@ -1,4 +1,4 @@
-// From a function to something that can be called: the cache, the straight line, the two variants.
+// From a function to a callable kernel: the cache, the compilation, the two variants.
 #include "api/kernel.h"
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // A function compiled and ready to be called: target resolved, disk cache asked.  There are two variants at
-// most: the usual one takes for granted what nearly every call brings, whatever its sizes; the general one
-// takes nothing for granted, and is made when the first call wants it.
+// most: the usual one assumes what holds for nearly every call, whatever its sizes; the general one assumes
+// nothing, and is made when the first call needs it.
 #pragma once
 #include <atomic>
 #include <functional>

@@ -1,4 +1,4 @@
-// Layouts for the fronts: what layout/ and target/ offer a user, and maps made of what a user wrote.
+// Layouts for the fronts: the functions of layout/ and target/ for users, and maps that users write.
 #pragma once
 #include "api/values.h"
 #include "base/error.h"

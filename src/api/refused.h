@@ -1,5 +1,5 @@
-// A device compiler refuses what it was given: whose fault that is.  What the user handed over (a flag, text
-// that stands in the program, an edit of it) is the user's; text that we alone wrote is the compiler's.
+// Who caused a rejection by the device compiler. A flag, text in the program or an edit of it came from the
+// user; text that we alone wrote is a bug of the compiler.
 #pragma once
 #include "ir/kernel.h"
 #include "runtime/device.h"

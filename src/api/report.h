@@ -1,6 +1,6 @@
-// Why everything is as it is: what explain() prints.  A Report is rows, each with the user's place; what the
-// passes decided is gathered by explain() (explain.h) when somebody asks, what the device compiler said is
-// kept with the binary, so that a kernel from the cache explains itself as well.
+// Why a kernel is compiled as it is: what explain() prints.  A Report is rows, each with the user's place;
+// what the passes decided is gathered by explain() (explain.cpp) on request, what the device compiler
+// said is kept with the binary, so that a kernel from the cache explains itself as well.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Which chip a target string means on this machine.
+// Resolves a target string to a chip on this machine.
 #include "api/kernel.h"
 #include "base/error.h"
 

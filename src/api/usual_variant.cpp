@@ -1,5 +1,5 @@
-// What the usual variant of a kernel takes for granted of a call, and whether a call has it: alignment of
-// addresses and rows, indices of 32 bits.
+// What the usual variant of a kernel assumes of a call, and whether a call meets it: alignment of addresses
+// and rows, indices of 32 bits.
 #include <algorithm>
 
 #include "api/kernel.h"

@@ -1,5 +1,5 @@
-// What the fronts mean by `a + b`.  A number of the host language is weak: it takes the type of what it
-// meets. Types that differ are promoted here, so that the makers of ir/build.h always see operands of one
+// What `a + b` means in the fronts. A number of the host language is weak: it takes the type of the other
+// operand. Types that differ are promoted here, so that the makers of ir/build.h always see operands of one
 // type.
 #pragma once
 #include <optional>

@@ -1,6 +1,6 @@
 // Comparisons of integers.  Each becomes `d <= 0`, `d == 0` or `d != 0` of a sum d, is decided by the range
-// of d, by divisibility and by the bounds that hold, else reduced and printed with what is added on the left
-// and what is taken off on the right.
+// of d, by divisibility and by the known bounds, else reduced and printed with the positive terms on the left
+// and the negative ones on the right.
 #include <algorithm>
 
 #include "arith/simplifier.h"

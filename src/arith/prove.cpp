@@ -1,4 +1,4 @@
-// Questions, answered by simplifying.
+// Proofs by simplification.
 #include "arith/prove.h"
 
 #include "arith/simplifier.h"

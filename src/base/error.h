@@ -1,4 +1,5 @@
-// Errors.  CompileError is the user's fault and carries the place; internal_check is ours and says so.
+// Errors. A CompileError is a mistake in the user's program and carries its position; a failed internal_check
+// is a bug of the compiler.
 #pragma once
 #include <fmt/format.h>
 #include <source_location>

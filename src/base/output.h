@@ -1,4 +1,4 @@
-// What a running kernel says: one line at a time on standard output, whoever runs it.
+// Output of a running kernel: one line at a time on standard output, on every target.
 #pragma once
 #include <string_view>
 

@@ -1,6 +1,6 @@
-// What a chip demands of a tensor map, held against numbers: of the program, where they are constants, and of
-// a call. A driver says no more than "invalid value".  Here, because the IR, the simulator and the runtime
-// have no other room in common.
+// The chip's rules for a tensor map, checked on numbers: of the program, where they are constants, and of a
+// call. A driver reports no more than "invalid value". The file is in base because the IR, the simulator and
+// the runtime all use it.
 #pragma once
 #include <cstdint>
 #include <span>

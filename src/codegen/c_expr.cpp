@@ -1,5 +1,5 @@
-// Scalar expressions in C++.  What needs care: C's arithmetic is undefined where ours wraps, its division
-// rounds to zero where ours rounds down, and its small integers grow to int.
+// Scalar expressions in C++.  Where C differs: its arithmetic is undefined where ours wraps, its division
+// rounds to zero where ours rounds down, and its small integers are promoted to int.
 #include <cmath>
 
 #include "codegen/c_like.h"

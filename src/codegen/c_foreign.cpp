@@ -1,5 +1,5 @@
-// Calls that reach memory through a place (atomics, explicit-width accesses), and external functions.  An
-// access is a call of a small function that the dialect writes; it stands under the mask of its place.
+// Calls that access memory through an address (atomics, explicit-width accesses), and external functions. An
+// access is a call of a small function that the dialect writes, under the mask of its address.
 #include "codegen/c_like.h"
 
 namespace tl::c {

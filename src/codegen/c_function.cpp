@@ -1,4 +1,4 @@
-// Calls of scalar functions in C++, and of what a program says: prints, assertions, assumptions.
+// Calls of scalar functions in C++, prints, assertions and assumptions.
 
 #include "codegen/c_like.h"
 

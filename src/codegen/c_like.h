@@ -1,7 +1,7 @@
-// Function@machine -> C++ text in the dialect that CUDA and HIP share.  A statement prints what it says; only
-// vectors, which C++ has not got, take thought: a vector is taken apart into scalar expressions, one per
-// lane, after each wide load and each packed conversion has become a temporary `vec<T, n>`.  So the device
-// compiler sees wide accesses where the IR has them, and plain registers in between.
+// Function@machine -> C++ text in the dialect that CUDA and HIP share.  Statements are printed one to one,
+// except vectors, which C++ does not have: a vector is split into scalar expressions, one per lane, after
+// each wide load and each packed conversion has become a temporary `vec<T, n>`.  So the device compiler sees
+// wide accesses where the IR has them, and plain registers in between.
 #pragma once
 #include <optional>
 #include <set>

@@ -1,5 +1,5 @@
-// HIP C++ for clang, without one header: the shared printer, and a prelude that brings what AMD's headers and
-// device libraries would, which are not asked for.
+// HIP C++ for clang, without one header: the shared printer, and a prelude that replaces AMD's headers and
+// device libraries, which are not needed.
 #include "codegen/c_like.h"
 
 namespace tl {

@@ -1,7 +1,7 @@
-// Function@machine -> LLVM IR text.  A kernel is two functions: the entry that the runtime calls takes the
-// slots apart, and hands pointers and scalars to a body whose parameters are `noalias`, which is what LLVM
-// reasons from. The arena holds what GPUs keep in shared memory and registers; local buffers become allocas,
-// which LLVM turns into registers where all indices are constants.
+// Function@machine -> LLVM IR text.  A kernel is two functions: the entry that the runtime calls unpacks the
+// slots, and passes pointers and scalars to a body whose parameters are `noalias`, on which LLVM's analyses
+// depend. The arena holds what GPUs keep in shared memory and registers; local buffers become allocas, which
+// LLVM turns into registers where all indices are constants.
 #include <fmt/format.h>
 
 #include <utility>

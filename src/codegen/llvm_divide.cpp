@@ -1,7 +1,7 @@
 // Integer division in LLVM IR.  The chip traps where a divisor is 0 and where the least integer is divided by
-// -1, in lanes too whose result nobody takes.  So both are divided by 1: the first makes the call fail, at
-// the user's line, where the division counts; the second wraps.  What is known of the operands leaves most of
-// it out.
+// -1, even in lanes whose result is unused. So both are divided by 1: the first makes the call fail at the
+// user's line if the result is used; the second wraps. Known ranges of the operands remove most of these
+// checks.
 #include <fmt/format.h>
 
 #include <bit>

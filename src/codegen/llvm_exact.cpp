@@ -1,8 +1,8 @@
 // Bits, IEEE operations, random numbers in LLVM IR; prints, assertions and assumptions.
 //
-// The CPU's rounding mode stays what it is.  A directed operation on f32 is done in f64, to nearest: where
-// the exact result is no f32, the f64 lies on the same side of every f32 as the exact one does (sums apart,
-// whose error is found out), so it can be rounded up or down from there.
+// The CPU's rounding mode is not changed. A directed operation on f32 is done in f64, to nearest: where the
+// exact result is not an f32, the f64 is on the same side of every f32 as the exact one (except for sums,
+// whose error is computed), so it can be rounded up or down from there.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Calls that reach memory through a place, in LLVM IR: atomic accesses to tensors, which the blocks of a
+// Calls that access memory through an address, in LLVM IR: atomic accesses to tensors, which the blocks of a
 // launch share; tiles belong to one block, which is one thread here, so that their updates are plain ones.
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // Loads and stores in LLVM IR.  A vector index that counts up by one is a vector access, any other a gather
-// or scatter.  A mask is taken apart into conditions of all lanes (a branch), bounds `base + lane < limit`
-// (all lanes hold almost always: a branch to the plain access, else the masked one) and the rest (a masked
+// or scatter.  A mask is split into conditions of all lanes (a branch), bounds `base + lane < limit` (all
+// lanes hold almost always: a branch to the plain access, else the masked one) and the rest (a masked
 // access).
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-// The part of a Program that no language changes: what the arguments are, where each integer comes from, what
-// a launch of each kernel takes.  Extents become Formulas over the integers that the arguments carry.
+// The part of a Program that no language changes: the arguments, where each integer comes from, the launch of
+// each kernel.  Extents become Formulas over the integers that the arguments carry.
 #include <algorithm>
 #include <cctype>
 #include <set>

@@ -1,4 +1,4 @@
-// The straight line: a Function at tile level through every pass to the text of a Program.
+// Compilation: a Function at tile level through every pass to the text of a Program.
 #pragma once
 #include <functional>
 

@@ -1,4 +1,4 @@
-// What a Call and a Tile name: rows of data, never strings.  The scalar functions are listed here;
+// What a Call or a Tile calls: rows of data, never strings.  The scalar functions are listed here;
 // instructions are rows of target/, tile operators rows of ops/.
 #pragma once
 #include <span>
@@ -34,7 +34,7 @@ struct Callee {
     pure,             // depends on its arguments alone
     thread,           // depends on which thread asks
     warp,             // takes values of other threads of the warp, which all execute it together
-    memory,           // reads or writes through its handle arguments, as `access` says
+    memory,           // reads or writes memory, by `access` through its handles, or has another effect: print
     barrier,          // every thread of the block waits for all others, which orders memory among them
     partial_barrier,  // the same among some threads of the block
     control           // where the thread goes next: break, continue, thread_return; a statement of its own
@@ -172,7 +172,7 @@ struct OpInfo {
   std::string_view said() const { return published.empty() ? name : published; }  // for errors
 };
 
-// How the parser finds the rows that live in rooms to the right of this one.
+// How the parser finds the rows of folders that ir may not include.
 struct Vocabulary {
   const OpInfo* (*find_op)(std::string_view name);
   const Callee* (*find_instr)(std::string_view name);

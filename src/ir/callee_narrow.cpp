@@ -1,7 +1,6 @@
 // Conversions between f32 and the bits of narrower floats: to_X(x, rounding, saturate) with a Rounding's
-// number, and from_X(bits).  to_odd(x) makes an f32 of an f64 so that rounding once more gives what rounding
-// once would: what is cut off is left behind in the last bit.  constexpr rows; find_callee may be asked
-// before main.
+// number, and from_X(bits).  to_odd(x) makes an f32 of an f64 (round to odd), so that rounding it again gives
+// the same as rounding the f64 once.  constexpr rows; find_callee may be asked before main.
 #include <bit>
 #include <cmath>
 

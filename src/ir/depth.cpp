@@ -1,5 +1,5 @@
-// How deep a tree may be, and how one ends: walks are recursive, but a tree is let go of on any thread, whose
-// stack may be small.
+// How deep a tree may be, and how it is freed: walks are recursive, but a tree may be freed on any thread,
+// whose stack may be small.
 #include "ir/depth.h"
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Most walks over trees are recursive: deep ones are walked where there is room for it, and too deep ones
-// refused.
+// Most walks over trees are recursive: deep trees are walked on a large stack, and trees that are too deep
+// are refused.
 #pragma once
 #include "base/large_stack.h"
 #include "ir/build.h"

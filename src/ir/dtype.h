@@ -1,9 +1,9 @@
 // The type of a value: a kind, a width in bits, and a number of lanes.
 //
-// Storage types (`is_storage`) are those that memory and matrix instructions know but arithmetic does not:
-// values are cast to their `arithmetic_type` first.  tf32 is stored as an f32, of which the last 13 bits do
-// not count.  Types of four bits lie in tensors and shared memory two to a byte along the last dimension, the
-// even element in the low half.
+// Storage types (`is_storage`) exist in memory and in matrix instructions but not in arithmetic: values are
+// cast to their `arithmetic_type` first.  tf32 is stored as an f32 whose last 13 bits are ignored. In tensors
+// and shared memory types of four bits are packed two to a byte along the last dimension, the even element in
+// the low half.
 #pragma once
 #include <cstdint>
 #include <optional>

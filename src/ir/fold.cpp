@@ -1,4 +1,4 @@
-// What the operators are called, and what they make of constants.
+// Names of the operators, and constant folding.
 #include <cmath>
 
 #include "base/error.h"

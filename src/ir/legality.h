@@ -1,4 +1,5 @@
-// The legality table: which nodes and loops stand at which level, and how many indices an access has there.
+// The legality table: which nodes and loops may appear at which level, and how many indices an access has
+// there.
 #pragma once
 #include "ir/verify.h"
 

@@ -1,4 +1,4 @@
-// Extents that tell a number: [n + 1], [2*n].
+// Extents from which a number can be computed: n from [n + 1] or [2*n].
 #pragma once
 #include <optional>
 

@@ -4,17 +4,17 @@
 // What a program means
 //   Every Expr has a dtype; operands of a Binary share theirs (comparisons give bool of the same lanes).
 //   Integers wrap at their width.  i64 is also the index type: what is made of loop variables, blocks,
-//   threads and extents alone never overflows (a program in which it would has no meaning), so the simplifier
-//   may reason over the integers; what memory, a scalar argument or a call has a part in is data, which wraps
-//   (Info::data). floordiv and floormod round towards minus infinity, truncdiv and truncmod towards zero;
-//   dividing by zero has no meaning. A shift amount lies in [0, bits).  Floats are IEEE; a*b + c may be
+// threads and extents alone never overflows (a program in which it would is undefined), so the simplifier may
+// reason over the integers; values that depend on memory, a scalar argument or a call are data, which wraps
+// (Info::data). floordiv and floormod round towards minus infinity, truncdiv and truncmod towards zero;
+// dividing by zero is undefined. A shift amount is in [0, bits).  Floats are IEEE; a*b + c may be
 //   contracted to a fused operation, nothing else may be reassociated.  min and max of a NaN give the other
-//   operand.  A cast float to int truncates. Select evaluates the loads of the arm it takes only.  A masked
-//   Load gives 0 where the mask is false; a masked Store does nothing there.  So it is with every access to a
-//   tensor that falls outside it, until guard_bounds has made the mask explicit; an access outside a tile has
-//   no meaning.  Statements run in order.  A Let or Alloc in a Block is visible in the statements that follow
-//   it there.  The iterations of a parallel loop are independent, or the program has no meaning; those of all
-//   other loops run in order.
+// operand.  A cast float to int truncates. Select evaluates the loads only of the arm that it takes. A masked
+// Load gives 0 where the mask is false; a masked Store does nothing there. The same holds for every access
+// outside its tensor, until guard_bounds has made the mask explicit; an access outside a tile is undefined.
+// Statements run in order.  A Let or Alloc in a Block is visible in the statements that follow it there.  The
+// iterations of a parallel loop must be independent, else the program is undefined; those of all other loops
+// run in order.
 #pragma once
 #include <map>
 #include <string>

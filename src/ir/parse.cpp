@@ -1,5 +1,5 @@
 // Text -> Function: statements, kernels, functions.  Recursive descent over the tokens of parse_lexer.cpp;
-// every node gets the place of its text as span.
+// every node gets the position of its text as span.
 #include <algorithm>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Text -> expressions, regions, maps and attributes.  Types are checked by the makers, which get the place in
-// the text; what they would call an internal error is refused here first.
+// Text -> expressions, regions, maps and attributes.  Types are checked by the makers, which get the position
+// in the text; mistakes that they would report as internal errors are refused here first.
 #include <charconv>
 #include <cmath>
 

@@ -1,5 +1,5 @@
-// Function -> text.  Names are hints in the IR: here each definition in scope gets a spelling of its own,
-// `k`, `k.1`, …, of which the parser keeps the part before the dot, so that the hints come back as they were.
+// Function -> text.  Names are hints in the IR: here each definition in scope gets a unique spelling, `k`,
+// `k.1`, …, of which the parser keeps the part before the dot, so that the hints come back as they were.
 #include <cmath>
 #include <set>
 

@@ -1,5 +1,4 @@
-// The rules for tensor maps that can be held against constants; the runtime holds the rest against the
-// arguments.
+// The rules for tensor maps that can be checked on constants; the runtime checks the rest on the arguments.
 #include "ir/tensor_map.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// A tensor as the asynchronous proxy sees it: in boxes, of which an instruction names the first element.
+// A tensor as the asynchronous proxy accesses it: in boxes, each named by its first element.
 #pragma once
 #include <string>
 

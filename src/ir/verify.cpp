@@ -1,4 +1,4 @@
-// A walk that holds every node against the legality table: types, scopes, ranks, definitions before uses.
+// A walk that checks every node against the legality table: types, scopes, ranks, definitions before uses.
 #include "ir/verify.h"
 
 #include <bit>

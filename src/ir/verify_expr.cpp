@@ -1,4 +1,4 @@
-// What `verify` asks of each kind of expression: the types of its operands, and what its call takes.
+// The checks of `verify` for each kind of expression: the types of its operands, and what its call takes.
 #include "ir/build.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"

@@ -1,4 +1,4 @@
-// What `verify` knows where it stands in a function, and what it asks of expressions there.
+// The definitions that `verify` has in scope at a point of a function, and its checks of expressions there.
 #pragma once
 #include <algorithm>
 #include <unordered_set>

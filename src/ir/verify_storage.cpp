@@ -1,4 +1,4 @@
-// Buffers that share storage have one place for each byte of it: what `verify` asks of their layouts.
+// Buffers that share storage must agree where each byte of it is: the checks of `verify` for their layouts.
 #include <algorithm>
 
 #include "base/product.h"

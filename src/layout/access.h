@@ -1,4 +1,4 @@
-// What a tile's layout costs the threads that go through it: exact questions, by enumeration.
+// What accesses cost under a tile's layout: exact answers, by enumeration.
 #pragma once
 #include "layout/banks.h"
 #include "layout/fragment.h"

@@ -1,6 +1,6 @@
-// What layouts do with each other, and what may be asked of one.  Every answer has digits where its operands
-// have them and a carry does not stand in the way; else it is a table.  A question without an answer is a
-// CompileError that names the two elements or extents in conflict.
+// Operations on layouts, and questions about them. Every result has digits where its operands have them and
+// no carry prevents it; else it is a table.  A question without an answer is a CompileError that names the
+// two elements or extents in conflict.
 #pragma once
 #include "layout/layout.h"
 

@@ -1,6 +1,6 @@
-// What one access of a warp costs: how often shared memory must be asked (wavefronts), how many sectors of
-// global memory are touched.  Exact, by looking at every lane, beside the least that any placement of as much
-// data costs.
+// What one access of a warp costs: how many passes over the banks of shared memory it takes (wavefronts), how
+// many sectors of global memory it touches. Exact, by looking at every lane; beside it the least that any
+// placement of as much data costs.
 //
 //   32 lanes, 4 bytes each, rows of 128 bytes read down a column:   32 wavefronts, at least 1
 //   the same with rows of 132 bytes:                                 1 wavefront

@@ -1,5 +1,5 @@
-// Layouts as pictures: a grid of the tile, each cell saying where its element lives.  A Drawing is data; it
-// is printed as text for a terminal, as SVG, or drawn by whoever reads its cells.
+// Layouts as pictures: a grid of the tile, each cell saying where its element is. A Drawing is data; it is
+// printed as text for a terminal or as SVG, or its cells are drawn by the caller.
 #pragma once
 #include "layout/fragment.h"
 

@@ -1,4 +1,4 @@
-// Fragments: making them, and the loops that visit what one thread holds.
+// Fragments: making them, and the loops over the elements that one thread holds.
 #include "layout/fragment.h"
 
 #include <algorithm>

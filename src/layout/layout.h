@@ -9,8 +9,8 @@
 //   padded                          i: radix 8, stride 40
 //
 // Questions (equal? injective? inverse?) are answered from the digits, else from the table of all points:
-// tile shapes are constants, so nothing is ever "proven".  What a user may ask stands in layout/algebra.h; a
-// question without an answer is a CompileError (without a place: the front that was asked knows it).
+// tile shapes are constants, so nothing is ever "proven".  The questions that users may ask are in
+// layout/algebra.h; one without an answer is a CompileError without a position, which the front adds.
 #pragma once
 #include <memory>
 

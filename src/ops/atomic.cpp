@@ -1,5 +1,5 @@
-// atomic_add_tile and its like: every element of dst is updated, indivisibly, by that of src.  Sugar
-// for a parallel loop of scalar updates; vectorize joins neighbours where the chip has such instructions.
+// atomic_add_tile and its like: every element of dst is updated atomically by that of src.  Sugar for a
+// parallel loop of scalar updates; vectorize joins neighbours where the chip has such instructions.
 #include "ops/atomic.h"
 
 #include "base/error.h"

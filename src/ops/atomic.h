@@ -1,4 +1,4 @@
-// What an atomic update makes of an element: for the executors, and for whoever checks one.
+// The result of an atomic update of an element: for the executors and for checks.
 #pragma once
 #include "ir/build.h"
 

@@ -1,8 +1,7 @@
-// The iterations of a T.Parallel loop that writes to what all threads see are divided among the threads.  A
-// variable or array of the thread then has, in each thread, what that thread's own iterations made of it:
-// none of them may read what another iteration left there, and nobody may read it after the loop.  A loop
-// that only changes what is the thread's own is run by each thread as a whole, and leaves the same value in
-// all.
+// The iterations of a T.Parallel loop that writes to shared data are divided among the threads. A thread's
+// variable or array then holds what that thread's own iterations stored: no iteration may read what another
+// one left there, and nothing may read it after the loop. A loop that changes only data of the thread is run
+// by each thread as a whole, and leaves the same value in all.
 #include <algorithm>
 
 #include "arith/prove.h"

@@ -1,6 +1,6 @@
 // The iterations of T.Parallel and T.vectorized run together, in any order: none may read what another
-// writes.  Where indices and conditions depend on the loops alone, but for what all iterations share, every
-// iteration's elements are computed and compared; what depends on more is the simulator's to find.
+// writes.  Where indices and conditions depend only on the loops and on what all iterations share, every
+// iteration's elements are computed and compared; other cases are found by the simulator.
 #include <algorithm>
 
 #include "arith/simplify.h"

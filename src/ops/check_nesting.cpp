@@ -1,5 +1,5 @@
-// What stands in a loop whose iterations are independent: T.Parallel gives each to one thread, T.vectorized
-// makes lanes of one thread of them.  What needs all threads of the block cannot be part of one.
+// What may stand in a loop whose iterations are independent: T.Parallel runs each on one thread, T.vectorized
+// in lanes of one thread. A statement that needs all threads of the block cannot be part of one.
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/op.h"

@@ -1,5 +1,5 @@
-// A variable that is read where nothing can have been assigned to it.  The walk takes each loop's first
-// iteration: what only a later one reads may have been assigned by those before.
+// A variable that is read where nothing can have been assigned to it.  Only the first iteration of each loop
+// is checked: a later one may read what an earlier one assigned.
 #include "base/error.h"
 #include "ir/depth.h"
 #include "ir/rewrite.h"

@@ -1,5 +1,5 @@
 // What the strategies of gemm share: the operator's operands read once, the choice among strategies, and
-// operands brought to where a strategy needs them.
+// copies of operands to where a strategy needs them.
 #pragma once
 #include <array>
 

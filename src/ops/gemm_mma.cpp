@@ -6,7 +6,7 @@
 // not divide the tiles: the last warps of a row or column then have fewer, and warps beyond the grid none.
 //
 // 8-bit floats that the chip does not multiply become f16 in the registers, and 4-bit integers 8-bit ones:
-// both exactly.  tf32 is rounded there, for the instruction would cut off.
+// both exactly. tf32 is rounded there, because the instruction would truncate.
 #include <algorithm>
 
 #include "arith/prove.h"

@@ -1,6 +1,5 @@
-// How a warp's registers are filled with what a matrix instruction reads of A or B in shared memory: by
-// ldmatrix where that delivers the instruction's fragment, else element by element, neighbours along a row
-// together.
+// Loads a matrix instruction's operand A or B from shared memory into a warp's registers: by ldmatrix where
+// that delivers the instruction's fragment, else element by element, neighbours along a row together.
 #pragma once
 #include "ops/gemm.h"
 

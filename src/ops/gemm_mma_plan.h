@@ -1,5 +1,5 @@
 // How warps share a gemm by matrix instructions: which instruction, the grid of warps, and the fragments that
-// follow.  infer_layouts has it chosen, by what is known of the fragments then, and puts it down on the
+// follow.  It is chosen in infer_layouts, by what is known of the fragments then, and recorded on the
 // statement; lowering reads it there.
 #pragma once
 #include "ops/gemm.h"

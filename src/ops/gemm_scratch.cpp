@@ -1,6 +1,6 @@
-// Operands of gemm that do not lie where a strategy needs them go through a scratch tile in shared memory: a
-// fragment that another operator laid out, a slice of one, a product whose destination lies on other threads.
-// The barriers are insert_sync's.
+// Operands of gemm that are not where a strategy needs them go through a scratch tile in shared memory: a
+// fragment that another operator laid out, a slice of one, a product whose destination is on other threads.
+// insert_sync places the barriers.
 #include <algorithm>
 
 #include "arith/prove.h"

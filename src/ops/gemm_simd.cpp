@@ -1,10 +1,10 @@
 // gemm on a CPU: a register tile of rows × 2 vectors, fed by one broadcast per row and one load per vector.
 //
-// B is wanted in panels as wide as the register tile, [n / NR][k][n % NR], so that the copy which fills it is
-// the packing, and a panel (16 KB at k = 256) stays in L1 while all rows of A pass by it.  A may have any
-// constant strides: its elements are broadcast one by one.  Operands of another type than the sums are first
-// widened into panels of their own, and so is a transposed B: whole vectors are read and exchanged in
-// registers.  8-bit integers are multiplied as floats, which is exact while the sums stay below 2^24.
+// B is laid out in panels as wide as the register tile, [n / NR][k][n % NR], so that the copy which fills it
+// is the packing, and a panel (16 KB at k = 256) stays in L1 while it is multiplied by all rows of A.  A may
+// have any constant strides: its elements are broadcast one by one.  Operands of another type than the sums
+// are first widened into panels of their own, and so is a transposed B: whole vectors are read and exchanged
+// in registers.  8-bit integers are multiplied as floats, which is exact while the sums stay below 2^24.
 //
 // Where the chip adds dot products of neighbours (target/instr.h, DotInstr), k is taken in groups of so many:
 // a panel is [k / group][n % NR][group], always packed here, and A's rows are read by groups.  The

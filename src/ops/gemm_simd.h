@@ -1,4 +1,4 @@
-// The CPU's gemm in parts: gemm_simd.cpp chooses and multiplies, gemm_simd_operands.cpp finds A and B, or
+// The CPU's gemm in parts: gemm_simd.cpp chooses and multiplies, gemm_simd_operands.cpp addresses A and B, or
 // packs them.
 #pragma once
 #include "arith/prove.h"

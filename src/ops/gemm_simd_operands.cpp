@@ -1,4 +1,4 @@
-// Where the operands of the CPU's gemm lie, and how they are packed into panels as wide as the register tile.
+// Where the operands of the CPU's gemm are, and how they are packed into panels as wide as the register tile.
 #include <algorithm>
 
 #include "arith/prove.h"

@@ -14,7 +14,7 @@ std::vector<NestAccess> accesses_of(const ParallelNest& nest);
 Facts nest_facts(const ParallelNest& nest, const Function& f, const Kernel& k);
 std::optional<size_t> loop_of(const ParallelNest& nest,
                               const Expr& index);  // the loop whose variable this is
-// Every thread holds, or runs, all of it.
+// Every thread holds, or runs, all elements.
 Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads);
 std::vector<int64_t> tile_shape(const BufferInfo& info);  // of a shared, fragment or local buffer
 // How many elements this shared buffer may take without the others running out of the block's memory.

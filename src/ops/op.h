@@ -1,5 +1,5 @@
-// A tile operator is one row: what it is called, what it touches, what it means, how it lays out its buffers,
-// what it becomes (paper, Fig. 4).  A nest of parallel loops is treated as one more row (parallel.cpp).
+// A tile operator is one row: its name, its operands, its meaning, how it lays out its buffers, what it
+// becomes (paper, Fig. 4).  A nest of parallel loops is treated as one more row (parallel.cpp).
 #pragma once
 #include <functional>
 #include <set>
@@ -44,12 +44,12 @@ enum class Strictness : uint8_t { strict, common, free };
 // What inference has decided so far, and what an operator adds to it.  `loop` is the statement's own mapping
 // of iterations to (thread, register), kept as its attribute "loop_layout"; `lanes` how many consecutive
 // registers it would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".
-// Fragments it cannot use as they are laid out stand in `stage`: inference puts a copy through shared memory
-// beside it.  How its warps read a shared tile stands in `reads`: where another operator wants another layout
-// of it, they are weighed.  An operator that can work with some layouts of a shared tile only says which in
-// `required`, best first, when it is asked strictly: it gets one of them, whatever others would like.  How
-// the operator will be carried out, given what is known, stands in `record`; what it says when all is laid
-// out becomes attributes of the statement, and lowering reads them there.
+// Fragments that it cannot use as they are laid out go into `stage`: inference adds a copy through shared
+// memory. How its warps read a shared tile goes into `reads`: where operators want different layouts of it,
+// their costs are compared. An operator that can work only with some layouts of a shared tile names them in
+// `required`, best first, when it is asked strictly: it gets one of them, whatever others prefer. How the
+// operator will be executed goes into `record`; what it says when all is laid out becomes attributes of the
+// statement, which lowering reads.
 struct LayoutMap {
   std::map<BufferId, Layout> shared = {};
   std::map<BufferId, std::vector<WarpAccess>> reads = {};
@@ -67,7 +67,7 @@ struct LayoutContext {
   Team team;  // whose threads run the statement
   const LayoutMap& known;
 };
-// Where an operator says what a user may ask about it: how it runs, and (a refusal) what it could not do.
+// Where an operator reports to the user: how it runs, and (a refusal) what it could not do.
 struct Notes {
   std::function<void(std::string subject, std::string text, Span span, bool refusal)> add;
   void operator()(std::string subject, std::string text, Span span, bool refusal = false) const {
@@ -118,7 +118,7 @@ Stmt make_tile(const Function& f, const TileOp& op, std::vector<Operand> operand
                Stmt body = {});
 // A program that came as text: its tile operators made anew by make_tile, and check_tiles of the whole.
 Function complete_tiles(Function f);
-// What no operator can tell of itself, of every front's program: CompileError at the user's line.
+// Checks across operators, for every front's program: CompileError at the user's line.
 void check_tiles(const Function& f);
 void check_nesting(const Function& f);     // check_nesting.cpp: which loops a statement may stand in
 void check_reducers(const Function& f);    // check_reducers.cpp: opened, contributed to, finalised, read
@@ -133,7 +133,7 @@ std::vector<int64_t> region_shape(const Region& r,
                                   bool drop_points = true);  // constant extents; internal error if not
 std::string describe(const Function& f, const Region& r);    // "A_shared: f16[128, 32]"
 const Region& region_of(const Tile& t, size_t operand);
-// The place of an element of a tensor, in elements: by its layout if it has one, else by its strides.
+// The offset of an element of a tensor, in elements: by its layout if it has one, else by its strides.
 Expr tensor_offset(const BufferInfo& info, const std::vector<Expr>& index);
 
 }  // namespace tl

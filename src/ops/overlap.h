@@ -1,4 +1,4 @@
-// Do two regions meet, in whatever shapes and types their storage is looked at?
+// Do two regions overlap, whatever shapes and types their storage is viewed in?
 #pragma once
 #include "ops/op.h"
 

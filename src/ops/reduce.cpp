@@ -1,8 +1,8 @@
-// reduce_sum, reduce_max, … and reduce_by, the user's own: dst = src with one dimension folded away.  Here
-// are the rows: what they mean and how they lay out; how they are carried out is a file each for many threads
-// (reduce_threads.cpp) and for one (reduce_simd.cpp).
+// reduce_sum, reduce_max, … and reduce_by, the user's own: dst = src reduced along one dimension. Here are
+// the rows: their meaning and their layouts; the code for many threads is in reduce_threads.cpp, that for one
+// in reduce_simd.cpp.
 //
-// The results lie with every thread that holds a part of their row; so a row's sum is where the row is used.
+// Every thread that holds a part of a row gets its result, so a row's sum is where the row is used.
 #include "ops/reduce.h"
 
 #include <algorithm>

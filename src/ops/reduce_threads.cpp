@@ -1,9 +1,9 @@
-// A reduction by the threads of a block, in three steps: each folds its own registers; then the threads that
-// hold parts of one row are combined, where their numbers differ in whole bits below the warp's by butterfly
-// shuffles, else through a strip of shared memory; then every thread that held a part of a row holds its
-// result.  Where dst is laid out otherwise, the results go through the strip once more.
+// A reduction by the threads of a block, in three steps: each thread reduces its own registers; then the
+// parts of a row on different threads are combined, by butterfly shuffles where the thread numbers differ in
+// whole bits within a warp, else through a strip of shared memory; then every thread that held a part of a
+// row holds its result. Where dst has another layout, the results go through the strip once more.
 //
-// Elements that a padded fragment does not have, and threads without any, take part with the identity.
+// Elements beyond a padded fragment, and threads without elements, contribute the identity.
 #include <algorithm>
 #include <set>
 

@@ -1,5 +1,5 @@
-// What others may ask about reducers: what a store contributes, and in which type the threads' parts are
-// kept.
+// What other files need to know of reducers: what a store contributes, and in which type the threads' parts
+// are kept.
 #pragma once
 #include "ops/op.h"
 

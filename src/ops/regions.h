@@ -1,5 +1,5 @@
-// Regions of constant extents: what a base element takes from the other operand, which dimensions of two
-// regions move together, the loops over one.
+// Regions of constant extents: the extents that a base element takes from the other operand, which dimensions
+// of two regions correspond, the loops over one.
 #pragma once
 #include "ops/parallel.h"
 

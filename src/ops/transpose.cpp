@@ -1,6 +1,6 @@
 // transpose: dst = src with its last two dimensions exchanged.  A parallel nest in which neighbouring threads
-// read along the rows of src; where dst's place in shared memory is still free, its rows are laid out so that
-// the columns that a warp then writes fall into different banks.
+// read along the rows of src; where the layout of dst in shared memory is still undecided, its rows are laid
+// out so that the columns that a warp writes fall into different banks.
 
 #include "base/error.h"
 #include "ops/regions.h"

@@ -1,6 +1,6 @@
-// Tile operators of the user's own: a Tile that carries what it becomes, its body.  Layouts are inferred in
-// the body, lowering puts it in the Tile's place; the reference runs the operator's `eval`, or the body where
-// there is none.
+// Tile operators that users define: a Tile that carries its expansion, the body. Layouts are inferred in the
+// body, lowering replaces the Tile by it; the reference runs the operator's `eval`, or the body where there
+// is none.
 #pragma once
 #include "ops/op.h"
 

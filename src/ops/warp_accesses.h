@@ -1,5 +1,5 @@
-// What warps access at once, seen from a parallel nest and the mapping of its iterations, or from a copy:
-// what banks.h counts.
+// The accesses that warps make together, from a parallel nest and the mapping of its iterations, or from a
+// copy: what banks.h counts.
 #pragma once
 #include "layout/banks.h"
 #include "ops/mapping.h"

@@ -1,5 +1,5 @@
-// What statements do to memory that threads share, thread by thread: what a barrier may have to stand
-// between.
+// What statements do to memory that threads share, thread by thread: the accesses that a barrier may have to
+// order.
 #pragma once
 #include "pass/footprint.h"
 #include "pass/walk.h"

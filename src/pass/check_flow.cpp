@@ -1,4 +1,4 @@
-// A walk that knows under which conditions it is.
+// A walk with the conditions around each statement.
 #include "pass/check_flow.h"
 
 #include "arith/prove.h"

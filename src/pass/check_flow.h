@@ -1,5 +1,5 @@
-// Which threads of the block come to a statement: all of them, where a tile operator needs them; one, where
-// it must not be done again by each.
+// Which threads of the block reach a statement: all of them, where a tile operator needs them; one, where the
+// others must not repeat it.
 #pragma once
 #include "ir/rewrite.h"
 

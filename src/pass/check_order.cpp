@@ -1,8 +1,8 @@
 // For deterministic=True: no result may depend on the order in which the atomic accesses of threads and
-// blocks happen. What may: sums of floats, which are rounded each; the value that an element held before; two
-// kinds of updates of one buffer, which do not commute; reading what others update meanwhile; stores, of
-// which the last one stays; and foreign text that names an atomic operation.  Integer sums, minima, maxima
-// and bitwise or are the same in every order.
+// blocks happen. Results that may: sums of floats, each of which is rounded; the previous value of an
+// element; two kinds of updates of one buffer, which do not commute; reads of what others update meanwhile;
+// stores, of which the last one wins; and foreign text that names an atomic operation.  Integer sums, minima,
+// maxima and bitwise or are the same in every order.
 #include "pass/check_order.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// expand_dtypes: storage types become what every language has.  A buffer of 8-bit floats holds bytes from
-// here on, one of tf32 holds f32, and casts become calls of to_X and from_X (ir/callee_narrow.cpp).  Elements
-// of 4 bits lie in tensors and shared memory two to a byte: an access takes whole bytes, which are taken
-// apart and put together here; in registers each has a byte of its own.  After vectorize, whose vectors are
+// expand_dtypes: storage types become types that every language has. A buffer of 8-bit floats holds bytes
+// from here on, one of tf32 holds f32, and casts become calls of to_X and from_X (ir/callee_narrow.cpp). In
+// tensors and shared memory elements of 4 bits are packed two to a byte: an access takes whole bytes, which
+// are packed and unpacked here; in registers each has a byte of its own.  After vectorize, whose vectors are
 // the whole bytes; before the index arithmetic is narrowed.
 //
 //   C[i] = cast<e4m3>(A[i])         ->   C[i] = to_e4m3<u8>(A[i], 0, 1)

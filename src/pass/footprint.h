@@ -1,11 +1,11 @@
 // Which thread touches which elements of a shared buffer.  Two accesses need a barrier between them only
-// where different threads touch one element; a thread finds what it has written itself.
+// where different threads touch one element; a thread sees its own writes.
 //
 //   S[tx + 1] = …  by 64 threads, then S[0] = … by thread 0:   they meet nowhere
 //   … = S[63 - tx]:                                             every element on another thread
 //
-// Found by enumeration: the index is computed for all threads, at every point of the loops around it.  An
-// element of a tensor is found for one block and one choice of the sizes, which stand for all, and remembered
+// Found by enumeration: the index is computed for all threads, at every point of the loops around it.
+// Elements of a tensor are computed for one block and one choice of the sizes, as a sample of all, and kept
 // modulo a prime.
 #pragma once
 #include <span>

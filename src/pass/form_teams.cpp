@@ -1,5 +1,4 @@
-// form_teams, a part of canonicalize: after it, whose threads run a tile operator is to be read off the
-// Groups around it.
+// form_teams, a part of canonicalize: after it, the Groups around a tile operator say which threads run it.
 //
 //   if tx < 128:                          group(0 : +128) {barrier=1}:
 //     copy(A, As)                           copy(A, As)

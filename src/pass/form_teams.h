@@ -1,4 +1,4 @@
-// Which threads run what: conditions on ranges of threads around tile operators become teams.
+// Conditions on ranges of threads around tile operators become teams.
 #pragma once
 #include "pass/varying.h"
 #include "target/target.h"

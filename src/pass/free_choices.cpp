@@ -1,5 +1,6 @@
 // Free choices are tried out: of the statements that share undecided fragments, those that touch the largest
-// may decide; each choice is followed to its end on a copy of what is known, and the cheapest is taken.
+// one may choose; inference is run to its end for each choice, on a copy of what is known, and the cheapest
+// is taken.
 #include <algorithm>
 
 #include "ops/mapping.h"

@@ -1,8 +1,7 @@
 // fuse_loops: a loop that fills a tile and the next one that reads it become one, and what was just stored is
 // used from a register.  So a row is read from memory while it is summed, and written while it is scaled: the
 // core computes while it waits.  For CPUs; on a GPU tiles are registers already.  After vectorize, so that
-// what an iteration touches is to be read off its few indices; before hoist_invariants, which works loop by
-// loop.
+// its few indices show what an iteration touches; before hoist_invariants, which works loop by loop.
 //
 //   for r in serial(64):                          for c in serial(16):
 //     x[ramp(r*16)] = A[ramp(r*16)]                 for p in unrolled(4):

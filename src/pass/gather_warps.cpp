@@ -1,13 +1,13 @@
-// gather_warps: in front of a branch or a loop that has a barrier or a shuffle in it, the threads of a warp
-// that may have parted before come together.
+// gather_warps: before a branch or a loop that contains a barrier or a shuffle, the threads of a warp that
+// may have diverged reconverge.
 //
 //   for … : atomic_max(H[i], x)          // a loop of its own, which each thread leaves when it has been
 //   lucky sync_warp() if n >= 256:
 //     sync_threads()
 //
-// The device compiler gathers a warp at a barrier.  Where the barrier stands in a branch, ptxas 13.0 does so
-// too late: the threads that come to the branch apart also leave it apart, unnoticed, and the next barrier
-// takes a part for a whole warp.  Where the threads cannot have parted, it makes nothing of sync_warp.
+// The device compiler reconverges a warp at a barrier. Where the barrier is in a branch, ptxas 13.0 does so
+// too late: threads that reach the branch diverged also leave it diverged, and the next barrier counts a part
+// as a whole warp. Where the threads cannot have diverged, it drops the sync_warp.
 #include "pass/passes.h"
 #include "pass/varying.h"
 #include "pass/warp_width.h"

@@ -1,8 +1,7 @@
 // hoist_invariants: what a loop reads from tiles that it does not change, and what it computes from that
-// alone, is computed before it.  For CPUs, whose device compiler sees one arena where there are many tiles,
-// and so must assume that every store may change every tile; GPUs' compilers have their own opinion.  After
-// the index passes, which want an access in the loop that it belongs to, and before plan_memory lets tiles
-// share memory.
+// alone, is computed before it.  For CPUs, whose device compiler sees one arena instead of many tiles, and so
+// must assume that every store may change every tile; compilers for GPUs decide this themselves. After the
+// index passes, which need an access in its own loop, and before plan_memory lets tiles share memory.
 //
 //   for r in serial(64):                                    scale = broadcast(rsqrt(variance[0]), 16)
 //     x[r*16 : ramp 16] =                              ->   for r in serial(64):

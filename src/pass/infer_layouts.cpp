@@ -2,13 +2,13 @@
 // The last pass at tile level: the order of tile operators is final, and lowering needs to know where
 // elements live.
 //
-// A fix point over three strengths: at each, every statement is asked what it wants given what is known,
-// until nothing new is learnt; then the next weaker strength.  As soon as a weaker strength decides
-// something, the stronger ones are asked again.  A free choice is tried out for each statement that could
-// make it, and the cheapest outcome kept.  Statements that need a fragment's elements on other threads get
-// copies through shared memory (stage_tiles), and the fix point starts over.  When all is laid out, every
-// operator says how it will be carried out; that is put down on its statement.  The pass knows no operator by
-// name.
+// A fixed point over three levels of strictness: at each, every statement is asked which layouts it wants
+// given what is known, until nothing new is learnt; then the next weaker level. As soon as a weaker level
+// decides something, the stronger ones are asked again. A free choice is tried out for each statement that
+// could make it, and the cheapest outcome is kept. Statements that need a fragment's elements on other
+// threads get copies through shared memory (stage_tiles), and the fixed point starts over. When all is laid
+// out, every operator says how it will be executed; that is recorded on its statement. The pass does not name
+// any operator.
 //
 //   Cl = fragment f32[64, 64]   ->   Cl = fragment f32[64, 64] layout((i, j, rep) -> (thread, register))
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What infer_layouts knows of a kernel while it works, and the two steps that it is made of: a statement is
-// asked what it wants given what is known, and what it answers is learnt.
+// The state of infer_layouts for a kernel, and its two steps: a statement is asked which layouts it wants
+// given what is known, and its answer is added to that.
 #pragma once
 #include "pass/layout_items.h"
 #include "pass/own_elements.h"

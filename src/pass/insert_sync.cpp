@@ -2,17 +2,17 @@
 // written, or writes what another may still read: footprint.h says which thread touches what.  After
 // plan_memory, because two buffers conflict where they overlap.
 //
-// The same holds for tensors that a kernel writes, and reads or writes once more: what several threads read
-// of one before one of them writes it, and what one has filled and another one then sets.  Code for single
-// threads (attribute thread_level of the kernel) orders that itself, but for its loops over tiles.
+// The same holds for tensors that a kernel writes and also reads or writes again: several threads read an
+// element before one of them writes it, or one thread fills it and another one then sets it. Code for single
+// threads (attribute thread_level of the kernel) orders that itself, except in its loops over tiles.
 //
 // A kernel with the attribute own_barriers places them itself: only buffers from that number on, which the
-// compiler has made, are looked after.
+// compiler has made, are handled.
 //
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's
-// lowered form, and a loop whose own accesses meet nowhere count as a whole: the barrier goes before them,
-// never inside.  Other loops are walked twice, so that the last iteration's accesses meet the next one's
-// first; what is pending at a break or a continue is so at the place where the jump ends.
+// lowered form, and a loop whose own accesses never conflict count as a whole: the barrier goes before them,
+// never inside. Other loops are walked twice, so that the last accesses of an iteration meet the first ones
+// of the next; what is pending at a break or a continue is pending at the target of the jump.
 //
 //   As[…] = A[…]                  ->   As[…] = A[…]
 //   ldmatrix_x4(&regs, &As[…])         sync_threads()

@@ -1,6 +1,6 @@
-// measure_access: what each access to shared and global memory costs, beside the least it could.  Asked of
-// the Function after insert_sync, when every access is what the hardware will see, and before unroll, while
-// loops still say that their accesses are one.
+// measure_access: what each access to shared and global memory costs, beside the least possible. Run on the
+// Function after insert_sync, when every access is what the hardware will see, and before unroll, while the
+// accesses of a loop are still one access.
 //
 //   A_shared    read by ldmatrix_x4: 4 wavefronts, the least
 //   B_shared    written 2 bytes a lane: 8 wavefronts, at least 1

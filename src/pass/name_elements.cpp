@@ -1,4 +1,4 @@
-// Elements of fragments are read before the operator whose tile begins there.
+// An element of a fragment in such an index is read before the operator.
 //
 //   copy(X[s[1] : +16], Y)    ->    at = s[1]
 //                                   copy(X[at : +16], Y)

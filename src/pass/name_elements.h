@@ -1,4 +1,4 @@
-// Tile operators whose tiles begin where an element of a fragment says.
+// Tile operators whose tiles begin at an index that is an element of a fragment.
 #pragma once
 #include "ir/kernel.h"
 

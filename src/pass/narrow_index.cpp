@@ -1,7 +1,7 @@
-// narrow_index: index arithmetic is exact i64 up to here; where it provably comes to the same it is done in
-// 32 bits, which is several times cheaper on a GPU.  That is so where every intermediate value fits; and for
-// an index of a tensor that spans fewer than 2^31 elements, whatever the intermediate values: those of sums
-// and products count modulo 2^32, and the index fits, because accesses outside the tensor are masked by now.
+// narrow_index: index arithmetic is exact i64 up to here; where 32 bits provably give the same result they
+// are used, which is several times cheaper on a GPU. They do where every intermediate value fits; and for an
+// index of a tensor that spans fewer than 2^31 elements, whatever the intermediate values: those of sums and
+// products count modulo 2^32, and the index fits, because accesses outside the tensor are masked by now.
 // After vectorize, so that each access is judged once.
 //
 //   A[bx*4096 + tx*8]   ->   A[cast<i32>(bx)*4096:i32 + cast<i32>(tx)*8:i32]

@@ -1,6 +1,5 @@
 // pipeline_loops: a pipelined loop becomes a serial one, and explain() says so: overlapping its copies with
-// its arithmetic comes with the schedule of a later version.  Here because layouts see the final order of
-// statements.
+// its arithmetic is left to a later version. Before layouts, which need the final order of statements.
 //
 //   for k in pipelined(0, 32) {num_stages=3}:   ->   for k in serial(0, 32):
 #include "base/error.h"

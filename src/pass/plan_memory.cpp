@@ -1,13 +1,14 @@
 // plan_memory: gives every shared buffer its place in the block's memory; on a target of one thread per
-// block, all tiles live there, and local arrays that its stack has no room for.  First at machine level: from
-// here on addresses are numbers.
+// block, all tiles are there, and local arrays that are too large for its stack.  First at machine level:
+// from here on addresses are numbers.
 //
 // Buffers that are never alive together share memory; insert_sync, which runs next, orders their accesses.  A
 // buffer is alive from its first access to its last; where a loop accesses a buffer that exists outside it,
 // for all of the loop.  Between the last access of one and the first of the next insert_sync must be able to
-// place a barrier of all threads: a statement whose parts threads run at different times is one moment, and
-// from where some threads have returned no buffer takes the place of another.  Nor does one of a program that
-// places its own barriers (own_barriers): they are not meant to order what the program does not see.
+// place a barrier of all threads: a statement whose parts threads run at different times counts as one
+// moment, and after some threads have returned no buffer takes the place of another. Nor does any buffer of a
+// program that places its own barriers (own_barriers), because those do not order what the program does not
+// see.
 //
 //   As = shared f16[128, 32]   ->   As = shared f16[128, 32] address(8192)
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Operators that may write to what they have still to read.
+// Operators that may overwrite what they still have to read.
 #pragma once
 #include "ir/kernel.h"
 

@@ -1,4 +1,4 @@
-// Two shapes, or types, of one storage: the layout of the one says that of the other.
+// Two shapes, or types, of one storage: the layout of the one determines that of the other.
 #pragma once
 #include "ops/op.h"
 

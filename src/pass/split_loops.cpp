@@ -1,7 +1,7 @@
-// split_loops: where split_tails left a question that only the last turns of a loop answer with no, the loop
-// stands twice: for the turns that lie wholly inside, which ask nothing, and for the rest.  For chips whose
-// device compiler keeps the addresses of both answers in registers as long as they share a loop.  Right after
-// split_tails.
+// split_loops: where the condition that split_tails left is false only in the last iterations of a loop, the
+// loop is split in two: the iterations wholly inside, without the condition, and the rest. For chips whose
+// device compiler keeps the addresses of both branches in registers as long as they share a loop.  Right
+// after split_tails.
 //
 //   for k in serial((K + 31) // 32):                       whole = bx*128 + 128 <= M ? min(K // 32, (K + 31)
 //   // 32) : 0

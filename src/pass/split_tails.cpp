@@ -1,7 +1,8 @@
 // split_tails: a loop nest whose accesses can leave their tensors only in the last blocks, or in the last
-// turn of a loop around it, stands twice: once for where it lies wholly inside, and once for the rest.  One
-// comparison, the same for all threads of a block, chooses; neighbours share it, so that their loads are
-// still in flight together.  Before guard_bounds, which finds nothing to guard in the first version.
+// iteration of a loop around it, is duplicated: one version for where it is wholly inside, and one for the
+// rest. One comparison, the same for all threads of a block, chooses; adjacent nests share it, so that their
+// loads are still in flight together.  Before guard_bounds, which finds nothing to guard in the first
+// version.
 //
 //   for i in unrolled(4):              ->   if bx*512 + 511 < n:
 //     C[bx*512 + i*128 + tx] = 0.0            for i in unrolled(4):  C[bx*512 + i*128 + tx] = 0.0

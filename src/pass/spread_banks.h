@@ -1,4 +1,4 @@
-// Shared tiles of which nobody has asked for a layout, and that only parallel loops touch: rows that lie so
+// Layouts for shared tiles that only parallel loops touch and for which no operator asked: rows are placed so
 // that the lanes of a warp find their elements in different banks.
 #pragma once
 #include "ops/mapping.h"

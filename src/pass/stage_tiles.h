@@ -1,4 +1,4 @@
-// Two demands on one fragment: a statement that needs its elements on other threads than hold them reaches
+// Conflicting layouts of one fragment: a statement that needs elements on other threads than hold them gets
 // them through a shared tile, by copies beside the statement.
 #pragma once
 #include "pass/own_elements.h"

@@ -1,4 +1,4 @@
-// A fix point over the variables and registers of a kernel.
+// A fixed point over the variables and registers of a kernel.
 #include "pass/varying.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // What differs among the threads of a block: which variables and registers, which conditions, where threads
-// part. At level tile a fragment is one tile for all threads; below it is each thread's own registers, and
-// what a loop over its elements writes there mentions the thread.
+// diverge. At level tile a fragment is one tile for all threads; below it is registers of each thread, and
+// the indices of a loop over its elements contain the thread.
 #pragma once
 
 #include "pass/walk.h"

@@ -1,9 +1,9 @@
-// The one walk over statements that knows where it is: in which loops and under which conditions, which names
-// are visible, what is known of them, and which team of threads runs the statement.
+// The one walk over statements with their context: the loops and conditions around a statement, which names
+// are visible, what is known of them, and which team of threads runs it.
 //
-// It is total: a kind of statement that it forgets does not compile.  An analysis gives it two functions and
-// looks at the statements that concern it; what a statement does to memory says `effects_of`
-// (target/effects.h).
+// It is total: a kind of statement that it forgets does not compile. An analysis gives it two functions and
+// looks at the statements that concern it; `effects_of` (target/effects.h) says what a statement does to
+// memory.
 #pragma once
 #include <span>
 

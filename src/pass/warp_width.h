@@ -1,4 +1,4 @@
-// What a program leaves to the target's warps becomes what it is there.
+// What depends on the width of a warp becomes a number.
 #pragma once
 #include "target/target.h"
 

@@ -1,7 +1,7 @@
-// What operators want of shared tiles.  What one requires is granted: of the layouts that it can work with,
-// the first that suits all who require something of the tile.  Else operators that want different layouts get
-// the one, of theirs and of those that spread over the banks, under which what they all do with the tile
-// takes the fewest wavefronts.
+// The layouts of shared tiles that operators want. A requirement is granted: of the layouts that an operator
+// can work with, the first that suits all operators with requirements on the tile. Else operators that want
+// different layouts get the one, of theirs and of those that spread over the banks, under which all their
+// accesses to the tile together take the fewest wavefronts.
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Checking in the order in which a mistake explains the others: count, None, type and rank, device; then the
-// integers are read off, and shapes, strides, alignment and aliasing are compared with what they say.
+// Checks are in the order in which one mistake explains the others: count, None, type and rank, device; then
+// the integers are read from the arguments, and shapes, strides, alignment and aliasing are checked against
+// them.
 #include "runtime/args.h"
 
 #include <algorithm>

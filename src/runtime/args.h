@@ -1,4 +1,4 @@
-// What a caller hands over, and the one place where it is checked.  A call that passes has every fact that
+// The arguments of a call, and the one place where they are checked.  A call that passes has every fact that
 // the generated text relies on: counts, types, shapes, strides, device, alignment, no aliasing of what is
 // written.
 #pragma once

@@ -1,4 +1,4 @@
-// One door to the device compilers and the devices: a row for each language.
+// The table of device compilers and devices: a row for each language.
 #include <mutex>
 #include <set>
 

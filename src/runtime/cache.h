@@ -1,6 +1,6 @@
 // Compiled functions on disk.  An entry is one file, written under a temporary name and renamed, with a
 // checksum and its own key: any number of processes may read and write at once, and an entry that is damaged,
-// or was made for another key, is as good as none. Nothing is read from a folder or file that another user
+// or was made for another key, counts as missing. Nothing is read from a folder or file that another user
 // could have written.
 #pragma once
 #include <functional>

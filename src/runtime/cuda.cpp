@@ -1,5 +1,5 @@
 // An NVIDIA GPU as a device, through the driver's API alone.  Each GPU's primary context is shared with
-// PyTorch and everybody else; every call here makes it current for its own time and puts the caller's back.
+// PyTorch and other libraries; every call here makes it current for its duration and restores the caller's.
 #include <algorithm>
 #include <atomic>
 #include <map>

@@ -1,5 +1,6 @@
 // What runs a compiled function: a device, the binary built for it, and the module loaded from the binary.
-// Everything vendor-made is opened by dlopen when first asked for; what is missing is named, with its cure.
+// Everything vendor-made is opened by dlopen when first asked for; an error names what is missing and how to
+// install it.
 #pragma once
 #include <array>
 #include <atomic>

@@ -1,4 +1,4 @@
-// Opening the CUDA driver: once, and never an error; what is missing is remembered as text.
+// Opens the CUDA driver once, and never throws; what is missing is kept as text.
 #include "runtime/driver.h"
 
 #include <cstdio>

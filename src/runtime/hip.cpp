@@ -1,6 +1,6 @@
 // HIP text to a code object, by clang, a program of its own: it needs lld beside it, but neither ROCm's
-// headers nor its device libraries.  Registers and spills are read from its remarks.  There is no driver of
-// AMD's GPUs here: kernels are compiled to be looked at, and run in the simulator.
+// headers nor its device libraries.  Registers and spills are read from its remarks.  There is no driver for
+// AMD's GPUs here: kernels are compiled for inspection, and run in the simulator.
 #include <fcntl.h>
 #include <fmt/ranges.h>
 #include <spawn.h>

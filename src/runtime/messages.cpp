@@ -1,4 +1,4 @@
-// A failure is noted by the thread whose block it is; who runs the grid collects it from its threads.
+// The thread that runs the block records a failure; the thread that runs the grid collects it.
 #include "runtime/messages.h"
 
 #include <cstdarg>

@@ -1,4 +1,4 @@
-// What generated CPU code says: lines of T.print, and the first assertion of a launch that failed.
+// Output of generated CPU code: lines of T.print, and the first failed assertion of a launch.
 #pragma once
 
 namespace tl {

@@ -1,4 +1,4 @@
-// Two elements lie in one place if their indices differ and the strides times the differences add up to 0.
+// Two elements share an address if their indices differ and the strides times the differences add up to 0.
 // Searched for dimension by dimension, largest stride first; what the later ones can make up limits the
 // choice, so that ordinary strides leave one choice each.
 #include "runtime/overlap.h"

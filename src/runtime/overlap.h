@@ -1,4 +1,4 @@
-// Whether two elements lie in one place: of one tensor, by its strides, or of two tensors.
+// Whether two elements share an address: of one tensor, by its strides, or of two tensors.
 #pragma once
 #include "runtime/args.h"
 

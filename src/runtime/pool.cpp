@@ -1,7 +1,7 @@
 // Workers live as long as the process.  A job is one shared record: workers join it while it is open and draw
 // blocks from a counter in shrinking chunks; the caller draws too, then closes the job and waits for those
-// inside. So nobody waits for a worker that was still asleep.  Workers spin for a moment between jobs, then
-// sleep.
+// inside. So the caller never waits for a worker that was still asleep.  Workers spin for a moment between
+// jobs, then sleep.
 #include "runtime/pool.h"
 
 #include <pthread.h>

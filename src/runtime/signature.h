@@ -1,6 +1,6 @@
-// A function's signature laid out for checking: what check_and_pack reads off texts and formulas at every
-// call is here numbers in flat arrays.  `bind` knows only yes and "I am not sure": every error, and what is
-// rare, is left to check_and_pack, which words it.
+// A function's signature laid out for checking: what check_and_pack computes from texts and formulas at every
+// call is here numbers in flat arrays. `bind` either accepts or cannot tell: errors and rare cases are left
+// to check_and_pack, which words the message.
 #pragma once
 #include <array>
 

@@ -1,4 +1,4 @@
-// Copies that go on by themselves: a thread begins them, groups them, waits for them.
+// Asynchronous copies: a thread begins them, groups them, waits for them.
 #include <algorithm>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// What instructions share that go on beside their threads.
+// What asynchronous instructions share.
 #pragma once
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Who waits where, and whether all have come.
+// Which warps wait where, and whether all have arrived.
 #include "sim/barrier.h"
 
 #include <algorithm>

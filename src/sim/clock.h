@@ -1,11 +1,11 @@
-// Vector clocks: which accesses of other threads a thread may rely on.  A thread's life is cut into epochs;
-// one ends whenever the thread tells others what it has done (a barrier, a release).  A thread knows, of
-// every other one, up to which epoch: what was done there happens before what it does now.
+// Vector clocks: which accesses of other threads happen before what a thread does now. A thread's execution
+// is divided into epochs; one ends whenever the thread synchronises with others (a barrier, a release). For
+// every other thread, a thread knows the last epoch whose accesses happen before its own.
 //
-//   After a barrier of the whole block all threads know the same, and share one object that says so.
+// After a barrier of the whole block all threads know the same, and share one object.
 //
-// What a thread has begun and not waited for is done by logical threads, which are forked where it is begun
-// and joined where it is waited for: see Line.
+// Asynchronous operations belong to logical threads, which are forked where the operation begins and joined
+// where it is waited for: see Line.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -17,9 +17,8 @@
 
 namespace tl::sim {
 
-// Of one block, by slot: the last epoch that is known.  Slots are numbered line by line, each with one for
-// each thread; behind them stand the block's mbarriers, each a logical thread of all copies that tell it that
-// they have landed.
+// Of one block, by slot: the last epoch that is known. Slots are numbered by Line and thread; after them come
+// the block's mbarriers, each a logical thread of all copies that signal it when they have landed.
 using Epochs = std::vector<uint32_t>;
 enum class Line : uint8_t {
   itself,
@@ -38,7 +37,7 @@ struct Known {
 };
 using KnownRef = std::shared_ptr<const Known>;
 
-// Who did something, when.
+// Which thread made an access, and when.
 struct Stamp {
   uint32_t epoch = 0;  // 0: nobody
   int32_t block = 0;
@@ -47,7 +46,7 @@ struct Stamp {
   int32_t site = 0;     // in Code::sites
 };
 
-// Both together; either may be null, which is to know nothing.
+// What either of them knows; null knows nothing.
 KnownRef merge(const KnownRef& a, const KnownRef& b);
 
 // The clocks of a block's threads.
@@ -58,8 +57,8 @@ class Clocks {
     return {
         .epoch = epochs[size_t(thread)], .block = block, .thread = uint16_t(thread), .how = 0, .site = site};
   }
-  // Did it happen before what the thread does now?
   int32_t number() const { return block; }
+  // Does it happen before what the thread does now?
   bool ordered(const Stamp& s, int64_t thread) const {
     if (s.block != block) return covers(known[size_t(thread)], s);
     if (s.thread == thread) return true;
@@ -67,15 +66,15 @@ class Clocks {
     const Known* k = known[size_t(thread)].get();
     return k && k->own && k->own[s.thread] >= s.epoch;
   }
-  // Does who knows k know that it has happened?
+  // Does k contain it?
   bool covers(const KnownRef& k, const Stamp& s) const {
     if (!k) return false;
     auto it = k->blocks.find(s.block);
     return it != k->blocks.end() && (*it->second)[s.thread] >= s.epoch;
   }
-  // Does the thread know all that, but for what threads [first, end) of its block have done?
+  // Does the thread know all of `told`, except what threads [first, end) of its block have done?
   bool knows(int64_t thread, const KnownRef& told, int64_t first, int64_t end) const;
-  // These have met: each knows what any of them knew and did.
+  // These have synchronised: each knows what any of them knew and did.
   void meet(std::span<const int32_t> threads);
   KnownRef release(int64_t thread);  // what it knows and did, for someone to acquire
   void acquire(int64_t thread, const KnownRef& released);

@@ -1,4 +1,4 @@
-// What would mend a race: the words at the end of its finding.
+// Advice on how to fix a race: the end of its finding's text.
 #include <algorithm>
 
 #include "ir/rewrite.h"
@@ -56,7 +56,7 @@ std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_re
   return "use an atomic access, or read, wait at a barrier, and then write";
 }
 
-// What would order them.
+// What would order the two accesses.
 std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
                              bool same_statement, bool one_reads) const {
   const Clocks& clocks = w.block->watch->clocks;

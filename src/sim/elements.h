@@ -1,5 +1,5 @@
-// How one element of each type stands in memory, where the type is known when compiling: for the loops that
-// the speed of an executor hangs on.  evaluate.h has the same behind pointers.
+// How one element of each type is stored, with the type known at compile time: for the loops that decide an
+// executor's speed.  evaluate.h has the same behind pointers.
 #pragma once
 #include <array>
 #include <cstring>

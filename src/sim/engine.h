@@ -1,8 +1,7 @@
-// What goes on beside the threads of a block: copies that they have begun, piece by piece, and the barriers
-// in memory (mbarriers) that count who has come and what has landed.  A piece is read and written at any
-// moment between where it is begun and where it is waited for, as the schedule likes.  What else is done to
-// that memory in between is a race, whatever the moment; the monitor sees to that from the beginning, by
-// logical threads (clock.h).
+// Asynchronous operations of a block: copies that its threads have begun, piece by piece, and the barriers in
+// memory (mbarriers) that count arrivals and landed bytes. A piece is read and written at any moment between
+// its begin and its wait, as the schedule decides. Any other access to that memory in between is a race,
+// whatever the moment; the monitor finds it from the beginning on, by logical threads (clock.h).
 #pragma once
 #include <array>
 #include <map>

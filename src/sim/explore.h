@@ -1,7 +1,7 @@
-// Every order in which the warps of a small kernel can meet.  What threads do to memory without an order is a
-// race in any schedule; so it is only where warps meet (atomic accesses, named barriers, mbarriers, copies
-// that land) that who comes first decides what happens.  An order is tried by a run from the beginning that
-// follows its choices; where a run comes to stand as another one has stood before, what follows is known.
+// Every order in which the warps of a small kernel can meet.  Unordered accesses to memory are a race in any
+// schedule; so the order of warps matters only where they interact (atomic accesses, named barriers,
+// mbarriers, copies that land). An order is tried by a run from the beginning that follows its choices; where
+// a run reaches a state that another one has reached before, the rest is known.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a run has left unwritten of the tensors that the call made.
+// The elements that a run has left unwritten in the tensors that the call allocated.
 #pragma once
 #include "sim/host.h"
 #include "sim/monitor.h"

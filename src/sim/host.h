@@ -1,5 +1,5 @@
-// What a call brings, for both executors: tensors and scalars of the caller, the values of the variables that
-// they determine, the shapes and strides that follow.
+// The arguments of a call, for both executors: tensors and scalars of the caller, the values of the variables
+// that they determine, the resulting shapes and strides.
 #pragma once
 #include <span>
 

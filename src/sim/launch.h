@@ -1,4 +1,4 @@
-// One launch of a kernel: its blocks, in memory of their own, and what becomes of their warps.
+// One launch of a kernel: its blocks with their memory, and the states of their warps.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
-// The machine that executes Function@machine without a GPU.  A kernel is translated once (translate.cpp)
-// into flat code: operations on registers of 32 or 64 lanes, one per thread of a warp, and jumps.  A warp is
-// a place in that code, its registers and the mask of the threads that take part; so it can stop anywhere and
-// go on later, which is what a barrier needs, and what any other order of warps would need.
+// The machine that executes Function@machine without a GPU.  A kernel is translated once (translate.cpp) into
+// flat code: operations on registers of 32 or 64 lanes, one per thread of a warp, and jumps.  A warp is a
+// position in that code, its registers and the mask of the threads that take part; so it can stop anywhere
+// and go on later, as barriers and any order of warps require.
 #pragma once
 #include <map>
 #include <memory>

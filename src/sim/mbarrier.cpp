@@ -1,5 +1,5 @@
-// Barriers in memory: who has come in a phase, what has landed, and what is missing when nobody comes any
-// more.
+// Barriers in memory: which threads have arrived in a phase, what has landed, and what is missing at a
+// deadlock.
 #include <bit>
 #include <set>
 

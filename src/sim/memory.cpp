@@ -1,5 +1,5 @@
-// Loads and stores: every address is computed and every access checked, lane by lane; what is inactive or
-// masked touches nothing, and a masked load gives 0.
+// Loads and stores: every address is computed and every access checked, lane by lane; inactive and masked
+// lanes touch nothing, and a masked load gives 0.
 #include <algorithm>
 #include <cstring>
 

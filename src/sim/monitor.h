@@ -1,7 +1,7 @@
 // Watches what a running kernel does to memory.  Every unit of shared memory, and of the tensors that the
-// kernel writes, has a cell that remembers the last write and what has read since; an access that meets
-// another one which nothing orders is a race, in whatever order the two came to pass.  Registers have a bit
-// for each lane: written or not.
+// kernel writes, has a cell that records the last write and the reads since; two conflicting accesses that
+// nothing orders are a race, whichever of them came first in this run.  Registers have a bit for each lane:
+// written or not.
 //
 // A unit is as wide as the narrowest access of the kernel to that kind of memory.
 #pragma once

@@ -1,6 +1,6 @@
-// target="sim:CHIP": a Function at level machine, the very one that is printed for that chip, executed on
-// the host, thread by thread.  In a block the warps run in an order that a seed decides, the threads of a
-// warp in step.  Memory is poisoned where it begins, so that what was never written shows in the result.
+// target="sim:CHIP": a Function at level machine, the very one that is printed for that chip, executed on the
+// host, thread by thread.  In a block the warps run in an order that a seed decides, the threads of a warp in
+// step.  Memory is poisoned when it is allocated, so that unwritten elements show in the result.
 #pragma once
 #include <functional>
 #include <memory>

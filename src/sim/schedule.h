@@ -1,6 +1,6 @@
-// In which order the warps of a launch run.  A schedule is made to hurt, not to be likely: it delays one warp
-// as long as it can, parts neighbours, begins at both ends, or lets the warps race one another to the
-// barrier.  The same seed gives the same order.
+// In which order the warps of a launch run.  A schedule is chosen to expose faults, not to be likely: it
+// delays one warp as long as it can, separates neighbours, begins at both ends, or lets the warps race one
+// another to the barrier.  The same seed gives the same order.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Every operation that flat code is made of, by what it computes.  An operation does one thing for all
-// lanes of a warp, so that the price of finding out what to do is paid once for all its threads.
+// Every operation that flat code is made of, by what it computes.  An operation does one thing for all lanes
+// of a warp, so it is decoded once for all its threads.
 #pragma once
 #include "sim/machine.h"
 

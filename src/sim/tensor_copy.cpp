@@ -1,6 +1,6 @@
 // Copies of boxes between a tensor and shared memory: (to, map, tensor, coordinates…, barrier) and (map,
-// tensor, coordinates…, from).  What lies outside the tensor is read as 0 and never written; a barrier is
-// told of all bytes.
+// tensor, coordinates…, from).  Elements outside the tensor are read as 0 and never written; a barrier counts
+// all bytes.
 #include <algorithm>
 
 #include "base/tensor_map_rules.h"

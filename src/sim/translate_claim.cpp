@@ -1,6 +1,6 @@
-// Beside an access whose indices are not proven to lie in their dimensions: of a tile, a finding where one
-// does not, though the one index that they became may name another element of it; of a tensor, a count of
-// what its bounds guard drops.
+// Checks beside an access whose indices are not proven to be in range: for a tile, a finding where one is
+// not, even if the flattened index names another element of it; for a tensor, a count of what its bounds
+// guard drops.
 #include <algorithm>
 
 #include "sim/translate.h"

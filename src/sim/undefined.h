@@ -1,9 +1,9 @@
-// Values made of memory that nobody has written: of registers, of shared memory, of a tensor that is an
-// output.  To compute with them is no fault, by matrix instructions neither: a vector may reach past the end
-// of a row, if what comes of it is thrown away; nor to keep them in registers or shared memory, which are
-// then as if nobody had written them.  To store one in a tensor, to branch by it, to use it as an index or to
-// hand it to what is not followed (an atomic update, a copy that goes on beside the thread, foreign code) is.
-// As almost no value is one, they stand in a short list; while it is empty nothing is done at all.
+// Undefined values: read from unwritten registers, shared memory or output tensors, or computed from those.
+// Computing with them is allowed, including in matrix instructions, because a vector may reach past the end
+// of a row if the result is discarded; so is keeping them in registers or shared memory, which then count as
+// unwritten. Storing one in a tensor, branching on it, using it as an index or passing it to an operation
+// that is not followed (an atomic update, an asynchronous copy, foreign code) is a finding. Few values are
+// undefined, so they are in a short list; while it is empty nothing is done at all.
 #pragma once
 #include <array>
 

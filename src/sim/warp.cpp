@@ -1,6 +1,6 @@
-// Shuffles, votes and barriers.  Which lanes must take part a mask says; a lane that has returned, or never
-// existed, need not come.  What a shuffle reads from a lane that does not take part is poison, as on the chip
-// it is anything.
+// Shuffles, votes and barriers.  A mask says which lanes must take part; a lane that has returned, or never
+// existed, need not. What a shuffle reads from a lane that does not take part is poison, as on the chip it
+// may be anything.
 #include "sim/warp.h"
 
 #include <bit>
@@ -142,8 +142,8 @@ void warp_barrier(const Execution& x) {
   }
 }
 
-// Does it come for a second time to one phase, or may it?  Then it counts twice, and lets those go on who
-// wait for others.
+// Does it arrive for a second time in one phase, or may it? Then it counts twice, and releases threads that
+// still wait for others.
 void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
   Warp& w = x.warp;
   auto [it, is_first] = b.arrivals.try_emplace(w.first);

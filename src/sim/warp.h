@@ -1,4 +1,4 @@
-// What the threads of a warp, or of a block, do together: one row each, by the name of the callee.
+// Operations of all threads of a warp or a block together: one row each, by the name of the callee.
 #pragma once
 #include "sim/instr.h"
 

@@ -1,7 +1,7 @@
-// What an integer would be if its type had no end, beside what it is: followed through registers and memory
-// of the block, from where a value leaves its type to where it is an index, or decides whether an access by
-// it happens.  What goes through a remainder or bits, as a hash does, or is unsigned, is nobody's index any
-// more.
+// What an integer would be without the limits of its type, beside what it is: followed through registers and
+// memory of the block, from where a value leaves its type to where it is an index, or decides whether an
+// access by it happens. Values that go through a remainder or bit operations, as hashes do, and unsigned
+// values are no longer followed.
 //
 // Sums and products count modulo 2^n: a value that comes back to what it would be has not wrapped.
 #pragma once

@@ -1,4 +1,4 @@
-// Chips and kinds of targets that people name and this version does not have, and why.
+// Chips and kinds of targets that this version does not support, with the reason.
 #include "target/target.h"
 
 namespace tl {

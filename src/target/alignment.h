@@ -1,4 +1,4 @@
-// What may be taken for granted of the addresses of a kernel's tensors.
+// What may be assumed of the addresses of a kernel's tensors.
 #pragma once
 #include "ir/kernel.h"
 #include "target/target.h"

@@ -1,5 +1,5 @@
-// Every matrix row proves itself: each operand's fragment covers its tile exactly once, with as many
-// registers as it says.
+// Checks a matrix row: each operand's fragment covers its tile exactly once, with the number of registers
+// that it declares.
 #include <set>
 
 #include "target/check.h"

@@ -1,4 +1,4 @@
-// The proofs that rows of data owe: run over all targets by the unit tests.
+// Consistency checks of instruction rows: run over all targets by the unit tests.
 #pragma once
 #include <utility>
 

@@ -1,4 +1,4 @@
-// The list of what foreign code means.
+// The list of meanings that were given for foreign code.
 #include "target/foreign.h"
 
 #include <list>

@@ -1,4 +1,4 @@
-// What foreign code means: a Python function (or one of C++) that the executors call where a kernel calls an
+// The meaning of foreign code: a Python or C++ function that the executors call where a kernel calls an
 // external function or inline PTX.  Kept for the process, found by key; programs hold the key.
 #pragma once
 #include <functional>

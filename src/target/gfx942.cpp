@@ -3,13 +3,12 @@
 // a lane's share of the 512 registers decides how many.  HBM3 of 5.3 TB/s; 4 MB of L2 on each die, and 256 MB
 // of a cache in front of the memory.
 //
-// A barrier joins all of a block, and there is no other.  The lanes of a wave exchange words by bpermute,
-// whose lanes are named each for itself.  Of its matrix instructions none is described here yet, so products
-// are multiply-adds of single lanes; it copies from memory to LDS in no more than 4 bytes a lane, which is
-// not described either.
+// The only barrier is that of the whole block. The lanes of a wave exchange words by bpermute, in which each
+// lane names its source. Its matrix instructions are not described here yet, so products are multiply-adds of
+// single lanes; nor are its copies from memory to LDS, of at most 4 bytes a lane.
 //
 // LDS serves 32 lanes at once, of 8 bytes 32 that load and 16 that store, of 16 bytes eight; those of a load
-// do not stand side by side.
+// are not neighbours.
 #include "target/target.h"
 
 namespace tl {

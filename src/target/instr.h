@@ -61,17 +61,17 @@ struct AtomicInstr {
   int since = 80;                  // the first chip that has it
 };
 
-// The way to memory: that of ordinary accesses, or the one of the units beside the threads, which see what
-// threads have written behind a fence only.
+// The way to memory: the generic proxy of ordinary accesses, or the asynchronous proxy of the copy units,
+// which see what threads have written only after a fence.
 enum class Proxy : uint8_t { generic, async };
 // What completion is counted by: groups of copies and of bulk copies, per thread; the phases of an mbarrier.
 enum class Token : uint8_t { none, copies, bulk, phase };
-// Who executes an instruction together.
+// Which threads execute an instruction together.
 enum class ExecutionScope : uint8_t { thread, warp, warpgroup, cluster };
 
-// What goes on beside the threads: copies that a thread begins and waits for later, barriers in memory that
-// say when something is done, and the fences between the two.  The callee takes handles and values, in the
-// order of `operands`.
+// Asynchronous instructions: copies that a thread begins and waits for later, barriers in memory that signal
+// completion, and fences between the proxies.  The callee takes handles and values, in the order of
+// `operands`.
 struct AsyncInstr {
   enum class Does : uint8_t {
     copy,  // (to, from) by this thread's groups, or (to, from, given): what is not given is 0
@@ -113,7 +113,7 @@ struct AsyncInstr {
            does == Does::tensor_load || does == Does::tensor_store;
   }
   bool closes_group() const { return does == Does::commit || does == Does::bulk_commit; }
-  // Which waits for something: for groups but so many, for a phase.
+  // Whether it waits for something: for all but so many groups, for a phase.
   bool completes() const {
     return does == Does::wait_groups || does == Does::wait_all || does == Does::test ||
            does == Does::bulk_wait || does == Does::bulk_wait_read;

@@ -1,5 +1,5 @@
 // What the chips of one family share, whatever the chip: the text that kernels become, and how a target
-// string names them.  A language is a row, as a chip is: nobody compares its name, and what differs among
+// string names them.  A language is a row, as a chip is: no code compares its name, and what differs among
 // languages is a column here, or a table keyed by the row (printers: compile/compile.cpp; device compilers,
 // keyed by its name: runtime/build.cpp).
 #pragma once

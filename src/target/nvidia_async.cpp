@@ -1,17 +1,17 @@
-// What goes on beside the threads.
+// Asynchronous instructions: copies, barriers in memory and the waits for them.
 //
-// cp.async (sm_80): each thread copies 4, 8 or 16 bytes from global to shared memory, puts what it has begun
-// into groups and waits until at most n of them are under way; other threads see the data behind a barrier
-// after that wait.  Its writes are those of a thread (the generic proxy).
+// cp.async (sm_80): each thread copies 4, 8 or 16 bytes from global to shared memory, commits its copies in
+// groups and waits until at most n of them are pending; other threads see the data after a barrier that
+// follows that wait. It writes through the generic proxy, as threads do.
 //
 // mbarrier: a word of shared memory that counts arrivals, and from sm_90 on bytes.  A phase ends when all
-// have come; a wait names the phase by its parity, and phase 0 is the first.
+// have arrived; a wait names the phase by its parity, and phase 0 is the first.
 //
-// Bulk copies (sm_90) are begun by one thread for many bytes and carried out by another way to memory, the
-// asynchronous proxy: what threads have written it sees behind their fences only.  Loads tell an mbarrier of
-// each byte, stores are waited for by groups.  What they move is a run of bytes, or a box of a tensor: a map
-// says how that lies in memory, and an instruction names the box's first element; what lies outside the
-// tensor is read as 0 and never written.
+// Bulk copies (sm_90) are started by one thread for many bytes and go through the asynchronous proxy, which
+// sees what threads have written only after their fences. Loads count their bytes at an mbarrier, stores
+// complete by groups. They move a run of bytes or a box of a tensor: a tensor map describes the tensor in
+// memory, and the instruction names the box's first element; elements outside the tensor are read as 0 and
+// never written.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -1,6 +1,5 @@
-// Matrix instructions that a user adds while the process runs.  Each proves itself when it is added, as the
-// rows of this version do in the tests; a compilation takes those that are there when it begins
-// (with_user_rows).
+// Matrix instructions that a user adds while the process runs.  Each is checked when it is added, as the
+// built-in rows are by the tests; a compilation uses those that exist when it begins (with_user_rows).
 #pragma once
 #include <functional>
 #include <memory>
