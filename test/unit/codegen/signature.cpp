@@ -192,8 +192,8 @@ TEST_CASE("signature: an extent that no argument tells is the user's error") {
   Machine hidden("f");
   hidden.tensor("A", f32, {floordiv(var("N"), 2)});
   hidden.body({});
-  CHECK_THROWS_WITH_AS(signature_of(hidden.f, t), doctest::Contains("`N`, whose value no argument determines"),
-                       CompileError);
+  CHECK_THROWS_WITH_AS(signature_of(hidden.f, t),
+                       doctest::Contains("`N`, whose value no argument determines"), CompileError);
   Machine grid("g");
   grid.block("bx", var("tiles"));
   grid.body({});
