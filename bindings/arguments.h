@@ -15,7 +15,7 @@ class Arguments {
   // The objects' places among the parameters are `params`; what is not set is None.
   void read_all(nb::handle const* objects, std::span<const size_t> params, std::optional<tl::Stream> wanted);
   void read(size_t param, nb::handle object) { read(param, object, array_type(Py_TYPE(object.ptr()))); }
-  // An array made for the result: nobody else has seen it, so it may be written whatever its library says.
+  // An array allocated for the result: it has no other user, so it may be written whatever its library says.
   void read_new(size_t param, nb::handle object) {
     read(param, object);
     if (auto* view = std::get_if<tl::TensorView>(&items[param])) view->readonly = false, view->fresh = true;

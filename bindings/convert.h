@@ -29,7 +29,7 @@ tl::Attrs attrs_of(nb::handle dict);
 tl::TileOperand operand_of(nb::handle object);
 std::vector<nb::object> items_of(nb::handle sequence);
 nb::object extent_object(const tl::Expr& e);  // an int if it is a constant
-nb::object place_of(const tl::Span& span);    // (file, line, column), or None where nobody wrote it
+nb::object place_of(const tl::Span& span);    // (file, line, column), or None for generated code
 // A message with Python's names of the dtypes, but for names that the user's own line, `source`, has.
 std::string in_words_of_python(std::string_view text, std::string_view source);
 nb::object known(int64_t number);  // None for a negative one

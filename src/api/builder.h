@@ -15,7 +15,7 @@ namespace tl {
 struct Draft {
   Function function;
   Span here;    // where what is being built was written
-  VarMap lets;  // what the names of values stand for, where that reads no memory
+  VarMap lets;  // the values of names, where they read no memory
 };
 
 struct Buffer {
@@ -82,8 +82,7 @@ class Builder {
                std::string_view what);
   // What a read outside a tensor gives, instead of 0.
   void annotate_safe_value(const Buffer& buffer, const Value& value);
-  // The dtype of a tile that was allocated before anybody could tell; so far only tile operators have used
-  // it.
+  // The dtype of a tile that was allocated before it was known; so far only tile operators have used it.
   void set_dtype(const Buffer& tile, DType type);
   Expr load(const Buffer& buffer, const std::vector<Value>& index);
   void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
@@ -128,7 +127,7 @@ class Builder {
   std::vector<Expr> begin_function(const std::string& said, const std::vector<std::string>& names,
                                    DType type);
   IndexMap end_function(const std::vector<Expr>& vars, const std::vector<Value>& results, DType type);
-  // An operator of the user's: the statements until end_tile are what it becomes.
+  // A user's operator: the statements until end_tile are its body.
   void begin_tile(const TileOp& op, const std::vector<TileOperand>& operands, Attrs attrs);
   void end_tile();
   // Where the elements of a shared tile, a tensor (Layout) or a fragment (Fragment) live: instead of what
@@ -171,7 +170,7 @@ class Builder {
   std::vector<Frame> frames;
   std::vector<Expr> dynamics;
   std::vector<Stmt> made_tensors;             // Allocs of those that every kernel has
-  std::map<BufferId, std::string> layout_by;  // who said where a buffer's elements live
+  std::map<BufferId, std::string> layout_by;  // which call annotated a buffer's layout
   bool finished = false;
 
   void require_kernel(std::string_view what) const;

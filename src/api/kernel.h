@@ -34,7 +34,7 @@ struct ResolvedTarget {
   // What a device compiler makes the kernel from; null for the executors, which need none.
   const Language* built_from() const;
 };
-// CompileError (no place) for what is not known, and for a bare "cuda" where no device answers.
+// CompileError (no position) for an unknown one, and for a bare "cuda" where no device answers.
 ResolvedTarget resolve_target(std::string_view text);
 
 constexpr std::string_view flags_subject = "compile_flags";  // of notes on the user's flags
@@ -61,7 +61,7 @@ class CompiledKernel {
   // What a GPU's kernel, or its simulation, is at level machine, as text IR.
   std::string machine_text() const;
   // Everything, with the variants made so far.  The first time, what the passes decided is found out by
-  // running them once more: nothing of it is kept for kernels that nobody asks.
+  // running them once more: nothing of it is kept in advance.
   Report current_report();
 
  private:
@@ -72,7 +72,7 @@ class CompiledKernel {
     IntegerSource source;
     int64_t divisor = 1;
   };
-  // What the usual variant takes for granted of its arguments; nothing on targets that gain nothing by it.
+  // What the usual variant assumes of its arguments; nothing on targets that gain nothing by it.
   struct Usual {
     int alignment = 1;  // of every tensor's address, in bytes
     std::vector<Dimension> dimensions = {};

@@ -6,7 +6,7 @@
 namespace tl {
 
 struct Span {
-  const std::string* file = nullptr;  // interned by intern_file; null where nobody wrote it
+  const std::string* file = nullptr;  // interned by intern_file; null for generated code
   int line = 0, column = 0;           // first character
   int end_line = 0, end_column = 0;   // one past the last character; 0 where unknown
   explicit operator bool() const { return line > 0; }

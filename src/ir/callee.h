@@ -18,7 +18,7 @@ union Scalar {
 struct Callee {
   std::string_view name;
   int arity = 1;  // -1: any number
-  // same: as the first argument; given: the call says it
+  // same: as the first argument; given: by the call
   enum class Result : uint8_t {
     same,
     boolean,
@@ -32,7 +32,7 @@ struct Callee {
   } result = Result::same;
   enum class Effect : uint8_t {
     pure,             // depends on its arguments alone
-    thread,           // depends on which thread asks
+    thread,           // depends on the thread
     warp,             // takes values of other threads of the warp, which all execute it together
     memory,           // reads or writes memory, by `access` through its handles, or has another effect: print
     barrier,          // every thread of the block waits for all others, which orders memory among them
@@ -42,8 +42,8 @@ struct Callee {
   // memory: per argument 'r', 'w' or 'x' (both) through a handle, '-' for a value, 'n' for a constant, 'm'
   // for the name of a tensor map, behind which stand its tensor and coordinates
   std::string_view access = "";
-  // memory: the first argument is a place, and the access to it is indivisible.  As every access, it happens
-  // only where the place's mask holds; what it gives is 0 elsewhere.
+  // memory: the first argument is an address, and the access to it is atomic.  As every access, it happens
+  // only where the mask of the address holds; its result is 0 elsewhere.
   enum class Atomic : uint8_t { none, load, store, add, max, min, bit_or } atomic = Atomic::none;
   // pure: its value, computed in double and rounded by the caller to the result type; null for the others
   double (*eval)(const double* args) = nullptr;
@@ -151,7 +151,7 @@ MemoryOrder order_of(const Call& atomic);  // its last argument
 
 enum class Access : uint8_t { value, read, write, update };
 
-// What the IR knows of a tile operator: enough to type, print and parse it, and to see what it touches.
+// The IR's description of a tile operator: enough to type, print and parse it, and to see what it touches.
 struct OpInfo {
   struct Operand {
     std::string_view name;
@@ -166,7 +166,7 @@ struct OpInfo {
   std::string_view name, doc;
   std::vector<Operand> operands = {};
   std::vector<Attr> attrs = {};     // of its users
-  std::vector<Attr> record = {};    // what infer_layouts decides about it; text may say it before
+  std::vector<Attr> record = {};    // what infer_layouts decides about it; text may give it
   std::string_view published = {};  // what Python calls it, where that is another name
 
   std::string_view said() const { return published.empty() ? name : published; }  // for errors
@@ -177,7 +177,7 @@ struct Vocabulary {
   const OpInfo* (*find_op)(std::string_view name);
   const Callee* (*find_instr)(std::string_view name);
   std::vector<std::string_view> (*op_names)() = nullptr;  // for "did you mean"; may be left out
-  // An operator that carries what it becomes: that of the name and accesses, or one made for the text.
+  // An operator with a body: the one of this name and these accesses, or one made for the text.
   const OpInfo* (*user_op)(std::string_view name, const std::vector<Access>& operands) = nullptr;
 };
 

@@ -13,7 +13,7 @@ struct KindRow {
   std::string_view what;
 };
 inline constexpr KindRow kind_rows[] = {
-    // what is not listed stands at every level
+    // nodes that are not listed may appear at every level
     {Kind::Tile, at_tile, "tile operators"},
     {Kind::Ramp, lowered, "vectors"},
     {Kind::Broadcast, lowered, "vectors"},

@@ -9,7 +9,7 @@
 
 namespace tl {
 
-// A hint that is no identifier, or is a word of the language, stands between backquotes.
+// A hint that is not an identifier, or is a word of the language, is written between backquotes.
 bool is_identifier(std::string_view name);
 bool is_reserved(std::string_view name);
 std::string spelled(std::string_view hint);

@@ -16,8 +16,8 @@ struct TensorMap {
   std::vector<Expr> shape = {},
                     strides = {};  // i64, in elements; empty: the tensor's own, or of a shape row-major
   std::vector<int64_t> box = {};   // what one instruction moves
-  // Bytes of a row of the pattern by which pieces of 16 bytes lie in shared memory: 32, 64, 128; 0: in order.
-  // A piece at address x lies at x ^ (x / 128 % (swizzle / 16)) * 16.
+  // Bytes of a row of the swizzle of 16-byte pieces in shared memory: 32, 64, 128; 0: none. The piece of
+  // address x is at x ^ (x / 128 % (swizzle / 16)) * 16.
   int64_t swizzle = 0;
   Span span = {};
 

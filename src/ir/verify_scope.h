@@ -84,7 +84,7 @@ struct VerifyScope {
 };
 
 void verify_expr(VerifyScope& s, const Expr& e);
-void verify_value(VerifyScope& s, const Expr& e);  // no address, and no call that gives nothing
+void verify_value(VerifyScope& s, const Expr& e);  // neither an address nor a call without a result
 void verify_integer(VerifyScope& s, const Expr& e, std::string_view what);
 void verify_boolean(VerifyScope& s, const Expr& e, int lanes, std::string_view what);
 // At level tile an index that is added to others, of the tile or of its strides, which are i64.

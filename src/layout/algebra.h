@@ -6,7 +6,7 @@
 
 namespace tl {
 
-// outer(inner(x)).  Every place that inner goes to must lie within outer's extents.
+// outer(inner(x)).  Every output of inner must be within outer's extents.
 Layout compose(const Layout& outer, const Layout& inner);
 // The way back: inverse(l)(l(x)) == x.  l must be injective.  A place where l puts nothing (padding) is sent
 // outside l's extents.
@@ -15,7 +15,7 @@ Layout inverse(const Layout& l);
 Layout reshape(const Layout& l, std::vector<int64_t> extents);
 // New leading dimensions, which the outputs begin with unchanged: (b, i, j) -> (b, l(i, j)).
 Layout expand(const Layout& l, const std::vector<int64_t>& leading);
-// `factor` copies along one dimension, told apart by a new first output: (x // extent, l(x % extent)).
+// `factor` copies along one dimension, distinguished by a new first output: (x  extent, l(x % extent)).
 Layout repeat(const Layout& l, size_t dim, int64_t factor);
 // One output: the outputs of l, row-major over its ranges.
 Layout flattened(const Layout& l);

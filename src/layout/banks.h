@@ -12,8 +12,8 @@
 
 namespace tl {
 
-// How shared memory serves a warp: so many lanes at once, which wait for one another where two of them ask
-// for different words of one bank.
+// How shared memory serves a warp: so many lanes at once, which are serialised where two of them access for
+// different words of one bank.
 struct SharedBanks {
   int count = 32;  // of 4 bytes
   // Lanes that are served at once, of a load and of a store of up to 4, 8 and 16 bytes by each.

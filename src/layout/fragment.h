@@ -46,10 +46,10 @@ struct FragmentLoops {
   };
   std::vector<Axis> axes;     // outermost first: descending stride
   std::vector<Expr> indices;  // of the dims, over `thread` and the axes' variables
-  Expr guard;                 // null, or when the point lies inside the tile and the thread takes part
+  Expr guard;                 // null, or when the point is inside the tile and the thread takes part
   Expr first_replica;         // null, or when this thread holds the first of the copies
 };
 FragmentLoops inverse(const Fragment& f, const Expr& thread, int64_t threads);
-std::string why_not_inverse(const Fragment& f);  // "" where it can be asked for
+std::string why_not_inverse(const Fragment& f);  // "" where there is one
 
 }  // namespace tl

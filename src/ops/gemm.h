@@ -34,10 +34,10 @@ struct GemmStrategy {
 };
 extern const GemmStrategy gemm_mma, gemm_fma, gemm_simd;
 
-// What the statement's record says under that name; CompileError where it says nothing.
+// The number of that name in the statement's record; CompileError where it is missing.
 int64_t recorded(const Gemm& g, std::string_view name);
 [[noreturn]] void fail_unrecorded(const Gemm& g, std::string_view name);
-// May a number of the record be this: does it say so, or nothing?
+// Is this number of the record equal to this, or not given?
 inline bool may_be(const Gemm& g, std::string_view name, int64_t n) {
   return !g.tile.attrs.find(name) || g.tile.attrs.get_int(name) == n;
 }
@@ -64,10 +64,10 @@ struct SharedMatrix {
 inline int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 bool is_whole_matrix(const Region& r, const Function& f);  // all of a two-dimensional buffer
 bool same_fragment(const Fragment& a, const Fragment& b);  // equal, told quickly where they are not
-// Does the region, a whole fragment, as far as it is known, lie as this wants it?  What is not known will.
+// Does the region, a whole fragment, have this layout? An unknown layout will.
 bool lies_as(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted);
 BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DType type, int64_t n);
-// The region as it lies in shared memory.
+// The region in shared memory.
 SharedMatrix shared_matrix(const LowerContext& ctx, const Region& r);
 // An empty scratch tile of that layout.
 SharedMatrix scratch_matrix(const Gemm& g, LowerContext& ctx, std::string name, DType type, Layout layout);

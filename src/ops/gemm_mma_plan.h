@@ -18,17 +18,17 @@ struct MmaPlan {
   int64_t steps(const Gemm& g) const { return (g.k + row->k - 1) / row->k; }
 };
 
-// Where the instruction wants A, B and C.
+// The fragments in which the instruction needs A, B and C.
 Fragment mma_a(const Gemm& g, const MmaPlan& p);
 Fragment mma_b(const Gemm& g, const MmaPlan& p);
 Fragment mma_accumulator(const Gemm& g, const MmaPlan& p);
 
-// "" or the reason why no instruction fits; of those that the statement's own attributes leave.
+// "" or the reason why no instruction fits, within the statement's attributes.
 std::string why_no_mma(const Gemm& g, const Target& target, int64_t threads);
-// The best plan, as far as attributes do not give it; CompileError where what they give cannot be.
+// The best plan within the given attributes; CompileError where these are impossible.
 MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx);
 Attrs record_of(const MmaPlan& p);
-// The plan that stands on the statement; CompileError where there is none, or one that cannot be.
+// The plan recorded on the statement; CompileError where there is none, or an impossible one.
 MmaPlan recorded_plan(const Gemm& g, const Target& target, int64_t threads);
 
 }  // namespace tl

@@ -7,7 +7,7 @@
 
 namespace tl::simd {
 
-// The instruction for these operands, and which of its two a matrix of ours is: `swapped` gives it B, A.
+// The instruction for these operands, and their order: `swapped` gives it B, A.
 struct Dot {
   const DotInstr* row = nullptr;
   bool swapped = false, shifted = false;  // shifted: A is signed and becomes unsigned
@@ -39,8 +39,8 @@ std::vector<int64_t> shape_of(const Function& f, BufferId b);
 // other.
 Layout panels(const std::vector<int64_t>& shape, size_t row, size_t col, int64_t width);
 
-// Where element (i, j) of a matrix lies: base + i*row + j*col, or for panels base + j/width*panel + i*width +
-// j%width.
+// The offset of element (i, j) of a matrix: base + i*row + j*col, or for panels base + j/width*panel +
+// i*width + j%width.
 struct Placed {
   BufferId buffer;
   Expr base;

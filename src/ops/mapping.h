@@ -17,14 +17,14 @@ std::optional<size_t> loop_of(const ParallelNest& nest,
 // Every thread holds, or runs, all elements.
 Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads);
 std::vector<int64_t> tile_shape(const BufferInfo& info);  // of a shared, fragment or local buffer
-// How many elements this shared buffer may take without the others running out of the block's memory.
+// How many elements this shared buffer may take and leave room for the others in the block's memory.
 int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
 
 // Both elements of a byte lie on one thread, which stores it, now or later out of a fragment.  Does the nest
-// have such bytes, and does a mapping part them that lie along the last loop?
+// have such bytes, and would a mapping separate those along the last loop?
 bool has_pairs(const ParallelNest& nest, const Function& f);
 bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Function& f);
-// The widest vector along the last loop that suits the accesses to memory; 1 if none does.
+// The widest vector along the last loop that the accesses to memory allow; 1 if none.
 int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx);
 // Consecutive elements of the last loop that one thread holds next to each other under a mapping.
 int64_t run_length(const ParallelNest& nest, const Fragment& mapping);

@@ -8,7 +8,7 @@ enum class Meeting : uint8_t {
   apart,    // no byte in common
   same,     // the same elements in the same order
   meets,    // some byte in common
-  unknown,  // that depends on where they begin, which is known when the kernel runs
+  unknown,  // depends on where they begin, known only at run time
 };
 Meeting meeting_of(const Function& f, const Region& a, const Region& b, const Facts& facts = {});
 

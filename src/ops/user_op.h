@@ -20,8 +20,8 @@ struct UserOperand {
   Access access = Access::read;
 };
 
-// A new operator, for the life of the process.  CompileError (no place) for a name that text IR cannot tell
-// apart.
+// A new operator, for the life of the process. CompileError (no position) for a name that is ambiguous in
+// text IR.
 const TileOp& add_user_op(const std::string& name, std::vector<UserOperand> operands, UserEval eval);
 // For text: the latest operator of that name and those accesses; else one without `eval`.  Null where the
 // language has an operator of that name.

@@ -20,7 +20,7 @@ struct Accesses {
   }
 };
 
-// What a statement does at once, what it begins, by what its completion is counted, and what it waits for.
+// What a statement does at once, which asynchronous operations it begins, their token, and what it waits for.
 struct StatementAccesses {
   Accesses now = {};
   std::map<Token, Accesses> begun = {};
@@ -42,13 +42,13 @@ struct BlockAccesses {
 
   // Reads the kernel's body.
   void find();
-  // What the threads of a team do in a statement, with all that is in it; in an expression.
+  // The accesses of a team's threads in a statement and all below it; in an expression.
   const StatementAccesses& of(const Stmt& s, const Team& team);
   StatementAccesses of(const Expr& e, const Team& team) const;
-  // Must the later accesses wait for the earlier ones, and for whose?  In shared memory, threads of a warp
-  // that meet count as those of a block.
+  // Must the later accesses wait for the earlier ones, and of which threads? In shared memory, conflicts
+  // within a warp count as those of a block.
   Meeting meeting(const Accesses& before, const Accesses& after) const;
-  // Do threads exchange data from one turn of a loop to the next?
+  // Do threads exchange data from one iteration of a loop to the next?
   bool meets_itself(const StatementAccesses& a) const;
 
  private:

@@ -23,7 +23,7 @@ struct Footprint {
   bool is_unknown() const { return owner.empty(); }
   void add(const Footprint& other, int warp);
 };
-// Does a thread touch in `b` what another one touches in `a`, if only one of its own warp?
+// Do different threads touch one element, one in `a` and another in `b`? Also threads of one warp count.
 enum class Meeting { none, in_warp, in_block };
 Meeting meet(const Footprint& a, const Footprint& b, int warp);
 
@@ -50,8 +50,8 @@ class Footprints {
 
   Expr resolved(const Expr& e) const;
   void split(const Expr& condition, bool holds, Conditions& to) const;
-  // `env`: the variables that are known, `chosen`: with those whose value is as good as any.
-  // `part`: the threads that come there.
+  // `env`: the variables that are known, `chosen`: with those that have a sample value. `part`: the threads
+  // that reach it.
   void touch(Footprint& to, const Expr& index, const Conditions& conditions, Lanes part, const LaneEnv& env,
              const LaneEnv& chosen, bool& known) const;
 };

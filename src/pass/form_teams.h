@@ -5,7 +5,8 @@
 
 namespace tl {
 
-// Does a team run the statement together: a tile operator or a parallel loop, but on no thread's own arrays?
+// Does a team run the statement together: a tile operator or a parallel loop, unless on a thread's own
+// arrays?
 bool is_collective(const Stmt& s, const Function& f, const Varying& varying);
 
 // The kernel's body, in which every team is a Group: of whole warps if it works on tiles, within the team

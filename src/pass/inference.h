@@ -33,7 +33,7 @@ void share(Inference& in, BufferId learnt);
 // Asks all that are not settled, strictly and then for what they commonly want, until nothing new is learnt.
 void settle(Inference& in);
 
-// "gemm", "parallel loop i": who is meant by a note.
+// "gemm", "parallel loop i": the subject of a note.
 std::string subject_of(const Stmt& s);
 // Which statement laid a buffer out, and how strongly: "strict", "common", "free", "required".
 void note_layout(Inference& in, BufferId buffer, const std::string& by, Span span, std::string_view strength,
@@ -42,7 +42,7 @@ void note_layout(Inference& in, BufferId buffer, const std::string& by, Span spa
 // The choice of one statement that shares undecided fragments with others, the one whose choice makes
 // everything cheapest; false where nothing is left to choose.
 bool take_free_choice(Inference& in);
-// Before anything else: what operators require of shared tiles is granted, what they would like is weighed.
+// Before anything else: requirements on shared tiles are granted, other wishes compared by cost.
 void lay_out_shared(Inference& in);
 
 }  // namespace tl

@@ -24,7 +24,7 @@ struct AccessCost {
   std::string unknown = {};
 };
 
-// In the order of the text.  Extents that only a call brings are taken to be `usual_extent`.
+// In the order of the text.  Extents that are known only at a call are taken to be `usual_extent`.
 std::vector<AccessCost> measure_access(const Function& machine, const Target& target);
 constexpr int64_t usual_extent = 1024;
 

@@ -4,8 +4,8 @@
 
 namespace tl {
 
-// The body, in which such an element has a name: a statement of its own, which all threads run, can get it
-// from the threads that hold it, and the operator cannot.
+// The body, in which such an element gets a name by a statement before the operator: that can fetch it from
+// the threads that hold it, and the operator cannot.
 Stmt name_elements(const Function& f, const Stmt& body);
 
 }  // namespace tl

@@ -9,8 +9,8 @@ namespace tl {
 struct OwnElements {
   OwnElements(const Function& f, const Kernel& kernel);
 
-  // Does every thread of the team hold the element that it names by this index?  For a store also: do all
-  // that hold an element name it, so that no copy keeps its old value?
+  // Does every thread of the team hold the element that this index names? For a store also: do all holders of
+  // an element name it, so that no copy keeps its old value?
   bool are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store,
                const Team& team) const;
   // Does every element have a thread of the team that names it?
@@ -23,7 +23,7 @@ struct OwnElements {
  private:
   const Kernel& kernel;
   Varying varying;
-  VarMap values;  // of the variables that depend on nothing but the thread
+  VarMap values;  // of the variables that depend only on the thread
 
   // The element that each thread names; nothing where it depends on more than the thread.
   std::vector<std::vector<int64_t>> named(const std::vector<int64_t>& shape, const std::vector<Expr>& index,

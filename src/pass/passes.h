@@ -19,9 +19,9 @@ Function infer_layouts(Function f, const Target& target);
 // Each tile operator and parallel loop becomes one thread's statements; tile buffers are addressed
 // physically.
 Function lower_tile_ops(Function f, const Target& target);
-// Loop nests that may leave their tensors at the edges only stand twice: wholly inside, and the rest.
+// Loop nests that may leave their tensors only at the edges get two versions: wholly inside, and the rest.
 Function split_tails(Function f, const Target& target);
-// Loops whose last turns alone may leave the tensors stand twice: for the turns before, and for those.
+// Loops that may leave the tensors only in their last iterations are split: the iterations before, and those.
 Function split_loops(Function f, const Target& target);
 // Masks the accesses to tensors that may fall outside them.
 Function guard_bounds(Function f, const Target& target);
@@ -29,13 +29,13 @@ Function guard_bounds(Function f, const Target& target);
 Function flatten_buffers(Function f, const Target& target);
 // Vectorized loops become vector accesses, as wide as alignment allows.
 Function vectorize(Function f, const Target& target);
-// Storage types become bytes, and casts of them calls; pairs of 4 bits are taken apart and put together.
+// Storage types become bytes, and casts of them calls; pairs of 4 bits are unpacked and packed.
 Function expand_dtypes(Function f, const Target& target);
 // Index arithmetic that provably fits 32 bits is done in 32 bits.
 Function narrow_index(Function f, const Target& target);
 // A loop that fills a tile and the next one that reads it become one.
 Function fuse_loops(Function f, const Target& target);
-// What a loop reads and computes alike in all iterations is computed before it.
+// Loop-invariant reads and computations are moved before the loop.
 Function hoist_invariants(Function f, const Target& target);
 
 // ── machine level ─────────────────────────────────────────────────────────────────────────────────────
@@ -43,7 +43,7 @@ Function hoist_invariants(Function f, const Target& target);
 Function plan_memory(Function f, const Target& target);
 // Puts a barrier wherever threads exchange data through shared memory.
 Function insert_sync(Function f, const Target& target);
-// Warps whose threads may have parted come together in front of branches and loops with barriers in them.
+// Warps whose threads may have diverged reconverge before branches and loops with barriers in them.
 Function gather_warps(Function f, const Target& target);
 // Expands unrolled loops where the device compiler would not.
 Function unroll(Function f, const Target& target);

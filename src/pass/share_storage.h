@@ -4,13 +4,13 @@
 
 namespace tl {
 
-// Where the elements of a buffer of another shape or type live that has this layout's storage: byte by byte,
-// both in row-major order.  An error where the elements of `from` that make up one of a wider type are apart.
+// The layout of a view of another shape or type of the storage with this layout: byte by byte, both in
+// row-major order. An error where the elements of `from` that make up one of a wider type are apart.
 Layout reshaped(const Layout& l, const Function& f, BufferId from, BufferId to);
-// Could all that share the buffer's storage be seen if it lay so?
+// Would this layout allow all views of the buffer's storage?
 bool fits_others(const Layout& l, const Function& f, BufferId buffer);
-// The fragment of `to` in the registers of `from`, which lies as given; an error where a thread cannot see it
-// so.
+// The fragment of `to` in the registers of `from`, which has the given layout; an error where a thread cannot
+// view it so.
 Fragment reshaped_fragment(const Fragment& given, const Function& f, BufferId from, BufferId to);
 
 }  // namespace tl

@@ -6,10 +6,10 @@
 
 namespace tl {
 
-// What stands in place of `s`, which has been walked already; both are blocks where they were one.
+// The replacement of `s`, which has been walked already; both are blocks where they were one.
 using Splice = std::function<std::vector<Stmt>(const Stmt& original, const Stmt& walked)>;
-// Each statement of the body, those below it first, becomes what `f` says.  What takes the place of a
-// statement stands in its block, so that a name which it defines stays visible to what follows.
+// Each statement of the body, those below it first, is replaced by what `f` gives. The replacement is put
+// into the statement's block, so that a name which it defines stays visible to what follows.
 Stmt splice(const Stmt& body, const Splice& f);
 
 }  // namespace tl

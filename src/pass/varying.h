@@ -23,8 +23,8 @@ struct Varying {
   std::string parts(const Stmt& loop_body) const;
   // … return where others do not.
   std::string returns(const Stmt& s) const;
-  // Are the threads of the block at different places inside the statement, so that no barrier of all of them
-  // may stand there?
+  // May the threads of the block diverge inside the statement, so that no barrier of all of them may stand
+  // there?
   bool separates(const Stmt& s) const;
 
  private:

@@ -14,15 +14,15 @@ namespace tl {
 
 struct WalkContext {
   Team team = {};
-  Expr thread = {};  // the block's thread index, of which a team's range is known; null: it is not looked at
-  std::vector<const For*> loops = {};                  // around, outermost first
-  std::vector<const While*> whiles = {};               // likewise
+  Expr thread = {};                       // the block's thread index, for a team's range; null: not needed
+  std::vector<const For*> loops = {};     // around, outermost first
+  std::vector<const While*> whiles = {};  // likewise
   std::vector<std::pair<Expr, bool>> conditions = {};  // of the Ifs around, and whether they hold
   std::vector<const Let*> lets = {};                   // visible here
   Facts facts = {};                                    // where they are asked for
   bool learns = false;                                 // are they?
 
-  // Does whatever stands in `inner` run only where what stands here does, in the same turn of each loop?
+  // Do statements in `inner` run only where those here do, in the same iteration of each loop?
   bool encloses(const WalkContext& inner) const;
 };
 
@@ -44,11 +44,11 @@ class Inside {
   std::optional<Facts> facts;
 };
 
-// What follows a Let or an assumption knows it, until the block ends.
+// Adds a Let or an assumption to what is known, until the block ends.
 void note_statement(WalkContext& at, const Stmt& s);
 
-// Of how many statements from `begin` on is a section made: of Groups beside each other that no thread is in
-// two of, which may run at once?  0: there stands no Group.
+// The number of statements from `begin` on that form a section: adjacent Groups without a common thread,
+// which may run at once. 0: there is no Group.
 size_t section_length(std::span<const Stmt> stmts, size_t begin);
 
 // `enter` is called at every statement, parents first, and says whether the walk goes on below it; if so,
@@ -57,7 +57,7 @@ using Enter = std::function<bool(const Stmt&, const WalkContext&)>;
 using Leave = std::function<void(const Stmt&, const WalkContext&)>;
 void walk(const Stmt& body, WalkContext at, const Enter& enter, const Leave& leave = {});
 
-// A rewriter that knows the same, facts included.
+// A rewriter with the same context, facts included.
 struct ScopedRewriter : Rewriter {
   WalkContext context = {.learns = true};
   Facts& facts = context.facts;

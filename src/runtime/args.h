@@ -25,7 +25,7 @@ struct TensorView {
   const int64_t* strides = nullptr;  // in elements; null means row-major
   int device_type = 1, device_id = 0;
   bool readonly = false;
-  bool fresh = false;  // made for this call: nobody has written it
+  bool fresh = false;  // allocated for this call: unwritten
 };
 
 // In elements; where none are given, as in row-major order.

@@ -29,7 +29,7 @@ struct Cache {
 // TILELANG_DISABLE_CACHE is set to anything but 0.
 Cache disk_cache();
 
-// Who hears that the cache could not be used; standard error by default.  A message is told once.
+// Receives the warning that the cache cannot be used; standard error by default. Each message is given once.
 void set_cache_warning(std::function<void(const std::string&)> hear);
 
 }  // namespace tl

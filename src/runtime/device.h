@@ -22,7 +22,7 @@ struct RuntimeError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The device compiler does not take what it was given: a flag of Program::flags, or else the text.
+// The device compiler rejects a flag of Program::flags, or the text.
 struct BuildError : std::runtime_error {
   std::string compiler, flag, log;  // "NVRTC 13.0"; empty where it is the text; what the compiler says
   BuildError(const Program& program, std::string by, std::string refused_flag, std::string says);
@@ -62,7 +62,8 @@ std::string ptx_of(const Program& program);
 // result waits for it at the latest when it is destroyed: a process must not end while a library is being
 // opened.
 [[nodiscard]] std::future<void> warm_up(const std::string& language);
-// Which compiler build() would use, told from its file without loading it: a part of every cache key.
+// The identity of the compiler that build() would use, from its file without loading it: a part of every
+// cache key.
 std::string toolchain_id(const std::string& language);
 
 using Stream = uint64_t;  // a CUstream; 0 is the default one.  The CPU runs in the caller's time.
@@ -132,7 +133,7 @@ std::optional<int> cuda_pointer_device(const void* pointer);      // the GPU tha
 void set_num_threads(int count);  // 0 means the default
 int num_threads();
 
-// The best of the CPU levels that codegen tells apart and this machine runs, by its LLVM name; no libLLVM
+// The best of the CPU levels that codegen distinguishes and this machine runs, by its LLVM name; no libLLVM
 // needed.
 std::string host_cpu();
 bool cpu_runs(const std::string& chip);  // false also for names that are not known

@@ -32,7 +32,7 @@ class Executable {
     Device* device = nullptr;
     Module module;
   };
-  // What the checks found, wherever it lies.
+  // The arguments after the checks, on any device.
   struct Facts {
     std::span<const uint64_t> slots;
     std::span<const int64_t> integers;

@@ -19,7 +19,7 @@ struct LoadedObject {
   std::vector<void*> symbols;
 };
 
-// Throws RuntimeError if the bytes are no such object, or need a function that nobody has.
+// Throws RuntimeError if the bytes are not such an object, or need a function that is missing.
 LoadedObject load_object(std::string_view bytes, const std::vector<std::string>& names);
 
 // The address of a function that generated code may call: our own conversions, then libm, libmvec, libc.

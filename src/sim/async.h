@@ -12,9 +12,9 @@ inline constexpr int64_t bulk_unit = 16;  // bytes that a bulk copy moves at onc
 inline BlockWatch* watch_of(const Execution& x) { return x.warp.block->watch; }
 inline Engine& engine_of(const Execution& x) { return *x.warp.block->engine; }
 
-// A logical thread of that line, where anyone watches.
+// A logical thread of that line, where accesses are watched.
 Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch);
-// That of a barrier's copies, which those join that wait for the phase.
+// That of a barrier's copies, joined by the threads that wait for the phase.
 Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane);
 
 // to[0, bytes), of which the first `given` come from `from`, in pieces of at most 16 bytes.  Either may be

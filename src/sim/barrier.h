@@ -9,12 +9,11 @@ inline const CallSite& waits_at(const Warp& w) { return w.code->calls[size_t(sta
 inline bool is_waiting(const Warp& w) { return w.state == Warp::State::waiting; }
 
 void leave_barrier(Warp& w);  // it goes on
-// Everyone has ended, or waits at the same barrier; else a finding.
+// All warps have ended, or wait at the same barrier; else a finding.
 void check_barrier(const std::vector<Warp>& warps, const Warp& waiting);
-// Warps whose named barrier all have come to go on.
+// Releases the warps of complete named barriers.
 bool release_named(Block& block, std::vector<Warp>& warps);
-// Nobody can go on, and someone waits at a named barrier: who waits where, and which barriers have been come
-// to.
+// A deadlock at named barriers: the finding says which warps wait where, and which barriers are incomplete.
 void check_named(const Block& block, const std::vector<Warp>& warps);
 
 }  // namespace tl::sim

@@ -19,18 +19,18 @@ struct Block;
 struct Piece {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
-  uint8_t bytes = 0, given = 0;  // no bytes: it tells the barrier that earlier copies have landed
+  uint8_t bytes = 0, given = 0;  // no bytes: it signals that earlier copies have landed
   bool was_read = false, landed = false;
   Flight flight = {};
   std::array<std::byte, 16> held = {};
 };
 
-// What one thread began by one instruction.
+// An asynchronous operation that one thread began by one instruction.
 struct Begun {
   int64_t thread = 0;
   uint32_t epoch = 0;    // of its line, or of the barrier's slot
-  int64_t barrier = -1;  // that is told
-  KnownRef knows = {};   // what its thread knew and had done
+  int64_t barrier = -1;  // that is signalled
+  KnownRef knows = {};   // its thread's clock when it began
   std::vector<Piece> pieces = {};
   size_t left = 0;  // that have not landed
 };
@@ -49,16 +49,16 @@ struct MBarrier {
   int64_t bytes = 0;               // still to land; below 0: more have landed than were expected
   int64_t phase = 0;               // how many have ended
   int64_t number = 0;              // of its slot
-  uint32_t copies = 0;             // that were ever to tell it
+  uint32_t copies = 0;             // that ever signalled it
   int64_t initialiser = -1;        // the thread, until its fence
-  int64_t seen = 0;                // phases that somebody has seen end
-  // The last bulk load that tells it: in which phase it was begun, by which thread, where.
+  int64_t seen = 0;                // phases that some thread has seen end
+  // The last bulk load that signals it: in which phase it was begun, by which thread, where.
   struct Load {
     int64_t phase = -1, thread = -1;
     int32_t site = 0;
   } load = {};
   std::vector<std::pair<int64_t, int32_t>> came = {};  // in this phase: thread and site
-  KnownRef gathered = {}, told = {};                   // from all that came; until the end of the last phase
+  KnownRef gathered = {}, told = {};                   // clocks of all that arrived; of the last phase
 
   void end_phase();  // if all have come
 };
@@ -75,9 +75,9 @@ class Engine {
   // With only_reads their writes may be under way still.
   uint32_t wait(Line line, int64_t thread, size_t n, bool only_reads = false);
   void advance();    // to now: what is due lands
-  bool land_next();  // nobody can go on before something lands: one thing does
+  bool land_next();  // no thread can go on: one piece lands
   void finish();     // the block has ended
-  // Bulk copies that nobody has waited for: what may go on after the block, and who began it.
+  // Bulk copies that no thread has waited for, which may outlive the block, and who began them.
   struct Unawaited {
     bool loads;
     int64_t thread;

@@ -15,7 +15,7 @@ namespace tl::sim {
 class Explorer {
  public:
   static constexpr int64_t most_warps = 4, most_orders = 10000;
-  // One of so many ways to go on from a state, which is asked for where the way has not been gone before.
+  // Chooses one of so many continuations of a state; `state` is computed only for new choices.
   size_t choose(size_t ways, const std::function<std::string()>& state);
   bool abandoned() const { return known; }  // this run: what follows was seen in another one
   bool next();                              // to the next order; false: there is none

@@ -13,7 +13,7 @@ struct HostArg {
   std::vector<int64_t> shape = {};  // of a tensor; may be left out where no extent is known only at run time
   std::vector<int64_t> strides = {};              // in elements; the same where no stride is
   std::pair<std::byte*, std::byte*> memory = {};  // a tensor's first byte, and the end; also of a pointer's
-  bool fresh = false;  // a tensor that was made for this call: nobody has written it
+  bool fresh = false;                             // a tensor that was allocated for this call: unwritten
 };
 
 struct Host {
@@ -21,8 +21,7 @@ struct Host {
   ExprCompiler compile;
   Frame frame = {};
   std::unordered_map<const ExprNode*, std::pair<Expr, Code>> cache = {};  // of expressions asked for again
-  std::vector<std::pair<std::byte*, std::byte*>> fresh =
-      {};  // memory that nobody has written before the call
+  std::vector<std::pair<std::byte*, std::byte*>> fresh = {};  // memory that is unwritten before the call
   std::vector<std::pair<std::byte*, std::byte*>> arguments =
       {};  // the memory of the call's tensors: first byte, end
 
@@ -36,7 +35,7 @@ struct Host {
   // One argument per parameter; CompileError where they do not fit the function.
   void bind(std::span<const HostArg> args);
   void shape_of(Memory& m, const BufferInfo& b);
-  // A buffer of our own comes into being, poisoned: floats are NaN, all else bytes 0xAA.
+  // Allocates a buffer, poisoned: floats are NaN, all else bytes 0xAA.
   void begin(BufferId id);
   // A tensor made from an address, which must lie in an argument.
   void begin_at(BufferId id, int64_t address, Span span);

@@ -35,10 +35,10 @@ struct Execution {
   // The same, for an access that is not as the row says.
   std::byte* operand(size_t arg, int lane, int64_t bytes, int64_t alignment, Touch touch,
                      Holes* holes = nullptr) const;
-  // The same at an offset in bytes; null where that leads outside, which is told.
+  // The same at an offset in bytes; null, and a finding, where that is outside.
   std::byte* reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
                    const Logical* begun = nullptr) const;
-  // The same for all lanes.  `holes`: for who sees himself what comes of what they have not written.
+  // The same for all lanes.  `holes`: for callers that follow undefined values themselves.
   std::array<std::byte*, max_lanes> operands(size_t arg, int64_t bytes, int64_t alignment,
                                              Holes* holes = nullptr) const;
   void touch_registers(const Place& p, int64_t offset, int64_t bytes, LaneMask those, bool writes,

@@ -53,21 +53,20 @@ struct Launch {
   void begin(int64_t number);
   void complete(Finding& f, const Warp& w) const;  // where a warp was stopped
 
-  // run.cpp: what happens
-  // No warp of it runs: it has ended (false), or all go on, or wait for the whole grid.
+  // run.cpp: what happens No warp of it runs: it has ended (false), or all continue, or wait for the whole
+  // grid.
   bool resolve(Resident& r);
   static void resume(Resident& r);
   // Every block that runs waits for the grid.
   void resolve_grid();
-  // Nobody runs but those that wait in loops for others.  When they stand as they once stood in the same
-  // memory, they wait for ever; a loop that counts its trips never stands the same, and is given
-  // most_idle_rounds.
+  // Only warps that wait in loops for others run. When their state repeats with the same memory, they wait
+  // for ever; a loop that counts its iterations never repeats its state, and is given most_idle_rounds.
   struct Rounds {
     int64_t version = -1;  // of memory, in all of them
     std::unordered_set<size_t> states = {};
   } rounds = {};
   void wake();
-  // Something lands that they may wait for.
+  // A copy lands that they may wait for.
   bool land_next();
 
   bool together() const;
@@ -80,13 +79,13 @@ struct Launch {
     bool spinning = false;  // others go round in loops until memory changes
   };
   void find_ready(Ready& ready);
-  // No warp can go on: something must end, land or begin; returns how many blocks are wanted at once.
+  // No warp can go on: a block must end or begin or a copy land; returns how many blocks are needed at once.
   int64_t unblock(const Ready& ready, int64_t wanted);
   void step(Warp& w);
   void execute_quantum(Warp& w);
   // Blocks none of whose warps runs: they end, or pass their barrier.  Did any?
   bool settle();
-  // A block's memory ends with it: whatever still reads there must have been waited for.
+  // A block's memory ends with it: copies that still use it must have been waited for.
   void finish(Resident& r);
   // What stops the run is the last finding of all.
   bool run_guarded();

@@ -22,7 +22,7 @@ struct Operation;
 using Run = void (*)(Warp&, const Operation&);
 
 // One step of a warp.  Registers are runs of slots: one slot where all threads agree (a block index, a loop
-// variable), else one per lane for each element of a vector.  What the other members mean, `run` says.
+// variable), else one per lane for each element of a vector.  The other members depend on `run`.
 struct Operation {
   Run run = nullptr;
   int32_t to = -1, a = -1, b = -1, c = -1;  // first slots of the result and the operands; -1: none
@@ -32,9 +32,9 @@ struct Operation {
   int32_t site = 0;                         // an index into Code::sites
   DType type = {};
   BinaryOp op = BinaryOp::add;
-  // What it does to undefined values: see undefined.h.
+  // Its effect on undefined values: see undefined.h.
   enum class Effect : uint8_t { none, compute, load, store, branch, arms, call } effect = Effect::none;
-  // How its result is made of its operands, as far as an index is: see wrapped.h.  `arithmetic`: by `op`.
+  // How its result depends on its operands, for indices: see wrapped.h.  `arithmetic`: by `op`.
   enum class Follow : uint8_t {
     none,
     arithmetic,
@@ -60,7 +60,7 @@ struct Operation {
   }
 };
 
-// Where a buffer lies.
+// Where a buffer is.
 struct Place {
   std::string name;
   Scope scope = Scope::global;
@@ -74,7 +74,7 @@ struct Place {
   bool written = false;  // by the kernel
 };
 
-// An access whose indices are not proven to lie in their dimensions: see translate_claim.cpp.
+// An access whose indices are not proven to be in range: see translate_claim.cpp.
 struct ClaimSite {
   struct Dim {
     int32_t first, last, extent;  // slots, one per lane: the index of the first element and of the last
@@ -85,7 +85,7 @@ struct ClaimSite {
   int64_t elements = 1;  // that it takes at once
   Counter::Kind kind = Counter::Kind::load;
   std::string_view what = {};
-  int32_t where = -1;  // slots of a condition that is the program's own
+  int32_t where = -1;  // slots of a condition of the program
   std::vector<Dim> dims = {};
 };
 
@@ -105,7 +105,7 @@ struct CallSite {
   };
   Semantics run = nullptr;
   const void* row = nullptr;                         // the instruction's row in target/, where it has one
-  bool is_async = false;                             // it is one of an AsyncInstr
+  bool is_async = false;                             // an AsyncInstr
   std::vector<std::vector<int32_t>> positions = {};  // of a matrix instruction's elements: see instr.cpp
   const Callee* callee = nullptr;
   std::vector<Arg> args = {};
@@ -181,7 +181,7 @@ struct Known;
 
 // A named barrier of a block.
 struct NamedBarrier {
-  // When and where a warp came last, and what those know that came to that phase; null while it goes on.
+  // When and where a warp arrived last, and the clock of all that arrived in that phase; null while it lasts.
   struct Arrival {
     int64_t phase = -1;
     int32_t site = 0;
@@ -191,16 +191,16 @@ struct NamedBarrier {
   int64_t first = -1;                 // the first one that came, and where
   int32_t site = 0;
   int64_t phase = 0;  // how often all have come
-  // What those know that have come: since the last phase, and to the last phase.
+  // Clocks of those that have arrived: since the last phase, and in it.
   std::shared_ptr<const Known> gathered = {}, told = {};
   std::map<int64_t, Arrival> arrivals = {};  // by the first thread of the warp
 };
 
-// A value that is not what it would be, had its type no end.
+// A value that has wrapped, directly or by its operands.
 struct Wrap {
   const Operation* origin = nullptr;  // that left its type
   int64_t made = 0, kept = 0;         // what it would have given, and what it gave
-  int64_t exact = 0;                  // what has become of that since
+  int64_t exact = 0;                  // the unwrapped value now
 };
 
 // Memory that the caller gave: what an address may point into.
@@ -227,10 +227,10 @@ struct Block {
   std::map<int64_t, Wrap> wrapped = {};                        // by byte of shared memory
   bool holds_wrapped = false;                                  // some memory of the block does
   std::map<const Operation*, std::vector<bool>> reached = {};  // by what wraps: see wrapped.h
-  const StopHandler* stop = nullptr;                           // null where nobody looks at breakpoints
+  const StopHandler* stop = nullptr;                           // null where breakpoints are ignored
 };
 
-// What a `narrow` remembers: the threads before it, and those that it let through.
+// The state of a `narrow`: the threads before it, and those that passed.
 struct Saved {
   LaneMask before, taken;
 };
@@ -241,17 +241,17 @@ struct Jumping {
   LaneMask broken = 0, continued = 0;
 };
 
-// Where a value came from that is not defined.
+// The origin of an undefined value.
 struct Origin {
   int32_t place = -1;   // what was read; -1: registers of another lane, in a shuffle
   int64_t index = 0;    // of the element; that lane
   int32_t site = 0;     // of the read
   int64_t thread = -1;  // that read it; -1: the one that has come to use it
-  int32_t stale = -1;   // the place whose elements lay there before
-  DType cast = {};      // nothing was read: to this type it was cast, and does not fit it
+  int32_t stale = -1;   // the place that occupied this memory before
+  DType cast = {};      // not read: it was cast to this type, and does not fit
   double value = 0;
 };
-// Of what was accessed, bytes that these lanes have found unwritten.
+// The bytes of an access that these lanes have found unwritten.
 struct Hole {
   LaneMask lanes;
   int64_t at, bytes;
@@ -288,7 +288,7 @@ struct Warp {
   LaneMask returned = 0;
   int64_t barrier = -1;  // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
-  int64_t came = 0;      // to the barrier where it waits: what the block had executed then
+  int64_t came = 0;      // at its barrier: what the block had executed then
   int64_t awaited = -1;  // the mbarrier whose phase it has found under way, where, and by which lane
   int32_t awaits_at = 0;
   int awaiting = 0;
@@ -305,7 +305,7 @@ struct Warp {
   std::vector<Wrapped> wrapped = {};
   std::array<std::map<int64_t, Wrap>, max_lanes> wrapped_memory = {};  // by byte of each lane's registers
   std::map<std::pair<int64_t, int>, Origin> forgotten =
-      {};  // by unit and lane: what undefined value was written
+      {};  // by unit and lane: the undefined value that was written
 
   int lane_count() const { return code->warp; }
   LaneMask whole() const { return all_lanes(code->warp); }  // as a mask: with threads that do not exist
@@ -320,8 +320,7 @@ inline LaneMask lanes_where(Warp& w, int32_t slot) {
 }
 
 // The address of `bytes` bytes at `offset` (in bytes) of a buffer, for one lane.  It is a finding unless they
-// lie within it, at an address divisible by `alignment`; outside, what comes is a place where nothing
-// matters.
+// lie within it, at an address divisible by `alignment`; outside, it is the address of a dummy.
 struct Located {
   std::byte* at;
   bool inside;
@@ -331,7 +330,7 @@ Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t by
 int64_t elements_left(Warp& w, const Place& place, int lane,
                       int64_t offset);                 // from there to the buffer's end
 std::string describe_thread(const Warp& w, int lane);  // "thread 5 of block (1, 0) of main"
-// What was never written shows in the result: floats are NaN, all else bytes 0xCD.
+// Poison, so that unwritten memory shows in the result: floats are NaN, all else bytes 0xCD.
 void poison(std::byte* data, int64_t bytes, DType type);
 
 }  // namespace tl::sim

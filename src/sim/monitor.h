@@ -16,12 +16,12 @@ namespace tl::sim {
 
 enum class Touch : uint8_t { read, write, atomic_read, atomic_update };
 
-// Who does what a thread has begun.
+// The logical threads that carry out an asynchronous operation.
 struct Logical {
   int32_t slot = 0;
   uint32_t epoch = 0;
   bool by_proxy =
-      false;  // the asynchronous one, which sees what threads have written behind their fences only
+      false;  // the asynchronous one, which sees what threads have written only after their fences
 };
 
 struct Cell {
@@ -43,7 +43,7 @@ class StampPool {
   std::vector<uint32_t> free = {};
 };
 
-// What is watched of a block.
+// What the monitor keeps for a block.
 struct BlockWatch {
   Clocks clocks;
   std::vector<Cell> shared;
@@ -60,9 +60,9 @@ class Findings {
   bool astray = false;  // an access was outside of its buffer
   void add(Finding f, std::array<int64_t, 4> where);
   bool again(const std::array<int64_t, 4>& where);  // then it is counted
-  void withdraw(const std::array<int64_t, 4>&
-                    where);           // whatever its other site: it has another reason, and is found no more
-  static constexpr size_t most = 32;  // further places are not listed
+  void withdraw(
+      const std::array<int64_t, 4>& where);  // whatever its other site: it had another cause, and is dropped
+  static constexpr size_t most = 32;         // further places are not listed
 
  private:
   std::map<std::array<int64_t, 4>, size_t> known = {};  // by kind, site, other site, place
@@ -73,7 +73,7 @@ class Findings {
 // made when first touched.
 class GlobalCells {
  public:
-  // A kernel begins: all that was done before is done.
+  // A kernel begins: everything before it is complete.
   void begin(int64_t unit, std::vector<Extent> fresh);
   Cell& at(uintptr_t number);
   bool written(uintptr_t number) const;
@@ -82,7 +82,7 @@ class GlobalCells {
  private:
   static constexpr uintptr_t page_size = 256;
   using Page = std::array<Cell, page_size>;
-  std::vector<Extent> fresh = {};  // nobody has written it before the call
+  std::vector<Extent> fresh = {};  // unwritten before the call
   std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages = {};
   std::pair<uintptr_t, Page*> last = {~uintptr_t(0), nullptr};
   bool is_fresh(uintptr_t number) const;
@@ -109,18 +109,17 @@ class Monitor {
           const std::vector<Tensor>& tensors, const std::vector<Extent>& written);
 
   std::unique_ptr<BlockWatch> watch(int32_t block) const;
-  // `bytes` bytes at `at` by one lane, or by what it begins.  `same`: what is written stands there already.
-  // What is read and nobody has written is a finding, unless the reader takes it in `holes`, to see what
-  // comes of it.
+  // `bytes` bytes at `at` by one lane, or by what it begins. `same`: the stored value is there already. A
+  // read of unwritten memory is a finding, unless the reader takes it in `holes`, to follow the value.
   void access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch,
               int32_t site, bool same = false, const Logical* begun = nullptr, Holes* holes = nullptr);
   // Of `lanes`, at the same offset in their registers.
   void registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes, bool writes,
                  int32_t site);
-  // What of these bytes they have not written, lane by lane.
+  // The bytes of these that are unwritten, lane by lane.
   Holes unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes,
                             int32_t site);
-  // A lane has written there what is not defined.
+  // A lane has written an undefined value there.
   void forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane,
                         const Origin& origin);
   void forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes, const Origin& origin);
@@ -128,15 +127,15 @@ class Monitor {
   void begin_registers(Warp& w, const Place& p, LaneMask lanes);  // they hold nothing yet
   bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }
   void report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site = -1, int64_t place = -1);
-  // Has it been reported there?  Then it is counted, and its text need not be made: a wrong loop says it a
-  // million times.
+  // Has it been reported there? Then it is only counted, without a text: a wrong loop repeats it a million
+  // times.
   bool again(Finding::Kind kind, int32_t site, int64_t place) {
     return findings.again(key(kind, site, -1, place));
   }
   // An atomic access of that order, after it was carried out.
   void synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads, bool writes);
-  void forgive(Extent memory);  // foreign code may have written it: nobody is told that nobody has
-  int64_t memory_version = 0;   // counts what was written
+  void forgive(Extent memory);                // foreign code may have written it: no findings there
+  int64_t memory_version = 0;                 // counts what was written
   std::string statement(int32_t site) const;  // its first line
 
  private:
@@ -147,7 +146,7 @@ class Monitor {
   std::vector<bool> watched = {};  // by place
   StampPool pool = {};
   std::vector<Extent> forgiven = {};
-  std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of what carries it
+  std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of the atomic
   bool tells = false;                                            // some atomic access had an order
 
   void touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
@@ -165,7 +164,7 @@ class Monitor {
   void misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
   void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site,
                    const std::byte* at);
-  // Of a read: a hole, or a finding, if nobody has written this unit.
+  // Of a read: a hole, or a finding, if this unit is unwritten.
   void check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit,
                      const std::byte* at, const Stamp& me, Holes* holes);
 };

@@ -12,19 +12,19 @@ namespace tl {
 struct Finding {
   enum class Kind : uint8_t {
     race,        // two accesses, at least one a write, that nothing orders
-    unwritten,   // a read of memory that nobody has written
+    unwritten,   // a read of unwritten memory
     outside,     // an access outside of its buffer
     misaligned,  // an address that the access's width does not divide
     barrier,     // a barrier that not all of its threads reach, or with different counts
     divergence,  // an instruction of a whole warp under a partial mask
     overflow,    // an index that leaves its type
     fence,       // the asynchronous proxy reads what threads have written without a fence
-    deadlock,    // nobody can go on
-    livelock,    // somebody waits in a loop for what nobody will write
+    deadlock,    // no thread can go on
+    livelock,    // a loop waits for memory that no thread will write
     assertion,   // T.device_assert, T.assume
     fault,       // anything else that stops a thread: a division by zero, …
   } kind = Kind::fault;
-  std::string text = {};       // one sentence: who, where, what would mend it
+  std::string text = {};       // one sentence: which thread, where, how to fix it
   Span span = {}, other = {};  // the user's lines: of this access, and of the one that it meets
   std::string statement = {}, other_statement = {};  // the same of level machine
   std::string block = {};                            // "block (1, 0) of main"
@@ -38,7 +38,7 @@ struct Finding {
 };
 std::string_view name_of(Finding::Kind kind);
 
-// What a run has left of a tensor that the call made: nobody has written it, and the caller gets it.
+// Elements of a tensor allocated for the call that the run left unwritten, and that the caller gets.
 struct Gap {
   std::string tensor;
   Span span;                        // where it is declared
@@ -53,7 +53,7 @@ struct SimulationReport {
   int64_t schedules = 1, blocks = 0;  // that were run
   Counters counters = {};
 
-  std::string details() const;  // what stands under the first finding: its statements, the other findings
+  std::string details() const;  // the text below the first finding: its statements, the other findings
 };
 
 // The program ran, and is wrong.

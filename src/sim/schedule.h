@@ -16,7 +16,7 @@ struct Flight {
 class Schedule {
  public:
   explicit Schedule(uint64_t seed);
-  // The blocks in the order in which they begin; how many run at once, as long as nobody waits for others.
+  // The blocks in the order in which they begin; how many run at once, unless some wait for others.
   void arrange(std::vector<int64_t>& blocks);
   int64_t residents();
   // Which of these goes on (they are named by number, and stand in that order), for how many operations.

@@ -15,11 +15,11 @@ class Tally {
   // A bounds guard kept a warp from accessing so many elements.
   void dropped(const Place& p, int32_t site, Counter::Kind kind, std::string_view what, int64_t elements);
   void instruction(int32_t site, Counter::Kind kind, std::string_view what, int64_t flops = 0);
-  // A warp went on from a barrier, so many operations of its block after it had come.
+  // A warp left a barrier, so many operations of its block after it had arrived.
   void waited(int32_t site, std::string_view barrier, int64_t operations);
   std::vector<Counter> rows() const;
 
-  // The addresses of one access, gathered lane by lane; nothing where nobody counts.
+  // The addresses of one access, gathered lane by lane; nothing where counting is off.
   class Addresses {
    public:
     explicit Addresses(Tally* tally) : tally(tally) {

@@ -9,7 +9,7 @@
 
 namespace tl::sim {
 
-// Where an expression's value stands once computed.
+// Where an expression's value is once computed.
 struct Value {
   int32_t slot = -1;
   int depth = 0;        // of the scope in which it is known

@@ -11,15 +11,14 @@
 
 namespace tl::sim {
 
-// Before an access: where it goes, and whether, must be defined.
+// Before an access: its index and its mask must be defined.
 void check_index(Warp& w, const Operation& o);
-// After an operation of these lanes: what it has made of the undefined values, or a finding.
+// After an operation of these lanes: propagates undefined values, or reports a finding.
 void follow_undefined(Warp& w, const Operation& o, LaneMask active);
 void clear_undefined(Warp& w, int32_t slot, int32_t count);  // they get other values
 // A load of such elements (of so many bytes) has found these holes.
 void add_undefined(Warp& w, const Operation& o, int64_t element, const Holes& holes);
-// A shuffle by these lanes: what it moves that is not defined, and what it takes from lanes that do not take
-// part.
+// A shuffle by these lanes: the undefined values that it moves, and reads of lanes that do not take part.
 void follow_shuffle(Warp& w, const CallSite& site, LaneMask lanes,
                     const std::array<int8_t, max_lanes>& source);
 

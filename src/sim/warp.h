@@ -12,7 +12,7 @@ std::span<const ThreadRow> warp_rows();
 
 // All warps wait at the same barrier of the whole block: the values that it gives, if it gives any.
 void finish_barrier(std::vector<Warp>& warps);
-// A warp goes on after a named barrier: it knows what those know that came.
+// A warp continues after a named barrier: it acquires what the threads that arrived know.
 void leave_named(Warp& w, const NamedBarrier& b);
 
 }  // namespace tl::sim

@@ -11,24 +11,24 @@ namespace tl {
 // What one access of a statement does to one buffer.
 struct Effect {
   BufferId buffer;
-  Access access = Access::read;      // value: its address is taken, and what becomes of it is not known
+  Access access = Access::read;      // value: its address is taken, and its use is unknown
   std::span<const Expr> index = {};  // of an element, or of a vector of them; empty: see `region`, `argument`
   const Region* region = nullptr;    // of a tile operator
-  std::vector<Expr> masks = {};      // it happens where these hold alone
+  std::vector<Expr> masks = {};      // it happens only where these hold
   const ExprNode* by = nullptr;  // the Load, or the Call that takes an address; null: a Store, an operator
   size_t argument = 0;           // … of the Call: from the place that it names on, as far as the row reaches
   Proxy proxy = Proxy::generic;
   Token begins = Token::none;  // none: done at the end of the statement
-  BufferId word = {};          // of a phase: of the barrier that hears of it
-  bool is_phase = false;       // an operation on the word of a barrier, which is indivisible
+  BufferId word = {};          // of a phase: the barrier that counts it
+  bool is_phase = false;       // an atomic operation on the word of a barrier
 
   bool reads() const { return access == Access::read || access == Access::update; }
   bool writes() const { return access == Access::write || access == Access::update; }
   bool is_through_address() const { return index.empty() && !region && access != Access::value; }
 };
 
-// What a statement waits for: of what its threads have begun, until at most `left` groups go on; or a phase
-// of the barrier in this buffer.
+// What a statement waits for: until at most `left` groups of its threads are pending; or a phase of the
+// barrier in this buffer.
 struct Completion {
   Token token;
   int64_t left = 0;
@@ -42,17 +42,16 @@ struct Effects {
   bool meets = false;              // all threads of the block wait for each other
   bool signals = false;            // threads of teams do: by a named barrier, or a barrier in memory
 };
-// The element that is accessed, or from which on an instruction reaches.
+// The element that is accessed, or the first one that an instruction accesses.
 std::vector<Expr> place_of(const Effect& e);
 
-// Of the statement itself: of a loop or an if what its head does, not its body.  What is pointed to lives as
-// long as the statement.
+// Of the statement itself: for a loop or an if its head without its body. The pointers are valid as long as
+// the statement.
 Effects effects_of(const Stmt& s);
 Effects effects_of(const Expr& e);
 // Of the statement and all below it.
 void visit_effects(const Stmt& body, const std::function<void(const Stmt&, const Effect&)>& f);
-// The buffers that a body may write, as it names them; where an address gets a name, whoever uses that may
-// do anything with it.
+// The buffers that a body may write, as it names them; an address that gets a name counts as written.
 std::set<BufferId> written_buffers(const Stmt& body);
 
 // The asynchronous row that a call is of; null: it is none.

@@ -30,7 +30,7 @@ std::shared_ptr<const ForeignEval> find_foreign_eval(const std::string& key);
 
 // The text that a foreign call names, for messages: "`scale`", "the PTX `ex2.approx…`".
 std::string describe_foreign(const Call& n);
-// CompileError unless the call has a meaning here; `who` "the simulator".
+// CompileError unless the call has a meaning here; `who`: "the simulator".
 void require_foreign_eval(const Call& n, std::string_view who, Span span);
 
 }  // namespace tl

@@ -16,7 +16,7 @@ struct Lacking {
 };
 
 struct Language {
-  std::string_view name = {};         // in reports, in a Program, to who edits generated text
+  std::string_view name = {};         // in reports, in a Program, for editors of generated text
   std::string_view kind = {};         // the first word of a target string: "cuda" in "cuda -arch=sm_80"
   std::string_view synonym = {};      // another word for it; empty: there is none
   std::string_view chip_option = {};  // what stands before the chip there: "-arch="
@@ -26,7 +26,7 @@ struct Language {
   bool takes_ptx = false;    // T.ptx and the matrix instructions that users register are text for it
   bool takes_nvcc_flags = false;
   std::span<const Lacking> lacking = {};
-  bool tells_lines = false;  // its text holds the lines of the user's program, for failures at run time
+  bool tells_lines = false;  // its text contains the user's lines, for failures at run time
 
   // Why it has no text for a call of that name, with a first argument of so many bits; empty: it has.
   std::string_view why_not(std::string_view call, int bits) const;

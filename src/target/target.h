@@ -8,7 +8,7 @@
 
 namespace tl {
 
-// The processors of a chip that blocks are given to; GPUs only.
+// The processors of a chip that run blocks; GPUs only.
 struct Multiprocessors {
   int64_t count = 0, threads = 0, blocks = 0;      // of each: threads and blocks that it holds at once
   int64_t shared_bytes = 0;                        // of all its blocks
@@ -19,8 +19,8 @@ struct Multiprocessors {
   int64_t residents(int64_t block_threads, int64_t block_bytes, int warp) const;
 };
 
-// What the board does that the chip's file names first, by its data sheet: for estimates, of which no pass
-// makes any.
+// Rates of the board that the chip's file names first, by its data sheet: for estimates in tools; no pass
+// uses them.
 struct Rates {
   double clock = 0;         // Hz, boosted
   double memory = 0;        // bytes a second
@@ -39,7 +39,7 @@ struct Target {
   std::array<int64_t, 3> max_grid = {INT64_MAX, INT64_MAX, INT64_MAX};   // blocks along x, y, z
   int64_t max_cluster = 1;                                               // blocks that run together
   int64_t shared_bytes = 0;                                              // a block may allocate
-  Multiprocessors multiprocessors = {};  // what blocks share that run together
+  Multiprocessors multiprocessors = {};                                  // what concurrent blocks share
   Rates rates = {};
   int64_t local_bytes = 512 << 10;  // a thread's own memory, for what its registers do not hold
   int registers = 255;              // 32-bit, a thread may use
@@ -53,7 +53,7 @@ struct Target {
   SharedBanks shared_banks = {};
   std::vector<const MatrixInstr*> matrix = {};  // best first
   std::vector<const CopyInstr*> copies = {};
-  std::span<const AtomicInstr> atomics = {};  // what is not here is done by comparing and swapping
+  std::span<const AtomicInstr> atomics = {};  // others are done by compare and swap
   std::span<const AsyncInstr> async = {};
   std::vector<const DotInstr*> dots = {};
   int vector_registers = 0;             // CPU: how many, for the micro-kernel
@@ -85,12 +85,12 @@ struct TargetSpec {
   const Language* language = nullptr;  // that kernels are compiled from; null for "sim", "reference", "auto"
   std::string chip = "";               // empty: take the machine's
 };
-// CompileError (no place) naming the known targets if it says nothing known.
+// CompileError (no position) with the known targets if it is not one.
 TargetSpec parse_target(std::string_view text);
 std::string chips_of(const Language& language);  // "sm_80, sm_86, …"
 std::string simulated_chips();                   // of all languages with threads
 
-// ── target/absent.cpp: what is named elsewhere and not here, and why; empty for what nobody knows ─────────
+// ── target/absent.cpp: what is named elsewhere and not here, and why; empty if unknown ─────────
 std::string_view why_no_chip(std::string_view name);
 std::string_view why_no_kind(std::string_view name);
 
