@@ -25,7 +25,7 @@ REFUSED = {
         ("float32", "T.atomic_max with return_prev=True", "thread and block indices"),
     "T.atomic_add(A[0, 0], 1)\nT.atomic_max(A[0, 0], 3)":
         ("int32", "T.atomic_max updates A, which the kernel also updates in another way on", "two buffers"),
-    "T.atomic_store(A[0, 0], bx)": ("int32", "atomic_store to an element of A", "store plainly"),
+    "T.atomic_store(A[0, 0], bx)": ("int32", "atomic_store to an element of A", "plain store"),
     "A[bx, 0] = 1\nB[bx, 0] = T.atomic_load(A[0, 0])": ("int32", "T.atomic_load reads A", "second kernel"),
     "T.atomic_add(A[0, 0], 1)\nB[bx, 0] = A[0, 0]": ("int32", "A is read while other blocks update it",
                                                       "second kernel"),

@@ -353,7 +353,7 @@ SIGNATURE = "A: T.Tensor((64, 8), 'float32'), n: T.int32"
 
 
 @pytest.mark.parametrize("body, words", [
-    ("T.ldg128(A[0, 1])", "ldg128 moves 16 bytes, and needs an address divisible by 16"),
+    ("T.ldg128(A[0, 1])", "ldg128 moves 16 bytes and needs an address divisible by 16"),
     ("T.ldg128(T.view(A, (256, 2), 'float32')[0, 0])", "are 4 elements, but a row of"),
     ("T.lds128(A[0, 0])", "lds128 takes an element of a shared tile"),
     ("T.stg64(A[0, 0], T.ldg128(A[0, 0]))", "stg64 stores u32x2"),

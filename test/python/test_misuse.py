@@ -207,7 +207,7 @@ def test_the_type_that_wraps_is_named(dtype, step):
             S[tx] = 0
             B[tx] = S[T.cast(tx, dtype) * step]
 
-    said = rf"this product exceeds {dtype[3:]} bits: it is \d+, of which \w+ keeps"
+    said = rf"this product exceeds {dtype[3:]} bits: its value is \d+, but \w+ keeps"
     with pytest.raises(tilelang.SimulationError, match=said):
         tilelang.compile(main, target="sim:sm_90").simulate(np.zeros(40000, "i4"), np.zeros(64, "i4"))
 

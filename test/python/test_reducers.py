@@ -155,7 +155,7 @@ OVERLAP = {
     ),
 }
 NESTS = {
-    "for i in T.Parallel(4):\n    \tT.clear(S)": "the tile operator clear in the T.Parallel loop on line 7",
+    "for i in T.Parallel(4):\n    \tT.clear(S)": "clear may not stand in the T.Parallel loop on line 7",
     "for i in T.Parallel(4):\n    for j in T.serial(2):\n        \tT.copy(S, S)": (
         "all threads of the block carry"
     ),

@@ -90,7 +90,7 @@ REFUSED = {
         "eval gave an array of float64, but D is int32",
     ),
     "no eval": ({"eval": 3}, "eval must be a function of three arrays, not 3"),
-    "mnemonic": ({"ptx": "mma.sync {%0}"}, "`mma.sync {%0}` is no mnemonic"),
+    "mnemonic": ({"ptx": "mma.sync {%0}"}, "`mma.sync {%0}` is not a mnemonic"),
     "mnemonic's shape": (
         {"ptx": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"},
         "says 16×8×32, but the shape is 16×8×16",

@@ -104,7 +104,7 @@ def test_a_product_is_named_at_its_line():
             B[tx] = A[o + tx]
 
     first = overflow(main, ONES, ONES.copy())
-    said = "this product exceeds 32 bits: it is 4294967296, of which i32 keeps 0, in thread 0 of block (1)"
+    said = "this product exceeds 32 bits: its value is 4294967296, but i32 keeps 0, in thread 0 of block (1)"
     assert first.text.startswith(said)
     assert "it becomes the index of A[0] on line" in first.text and first.other_line == first.line + 1
 
@@ -172,7 +172,7 @@ def test_a_sum_is_called_a_sum_and_the_next_wider_type_is_named():
             C[tx] = B[p]
 
     said = overflow(main, np.full(64, 100, "i1"), np.ones(300, "f4"), ONES.copy()).text
-    assert said.startswith("this sum exceeds 8 bits: it is 200, of which i8 keeps -56")
+    assert said.startswith("this sum exceeds 8 bits: its value is 200, but i8 keeps -56")
     assert "compute it in 32 bits (make its operands int32)" in said
 
 

@@ -137,7 +137,7 @@ ERRORS = {
     "if A[tx, 0] > 0:\n" + COPY + "  # here": "needs all threads of the block",
     SYNC.replace(":", ":  # here", 1): "but only 128 of them reach it here",
     SYNC + "with T.ws(1, 2):  # here\n    for i in T.serial(2):\n        T.sync_threads()": (
-        "the threads [128, 384) come to it 2 times and the threads [0, 128) once"
+        "the threads [128, 384) reach it 2 times and the threads [0, 128) once"
     ),
     "T.clear(F)\nwith T.ws(0):\n    T.copy(A[0:64, 0:64], F)  # here": "the fragment F is used by two groups",
     "with T.ws(0):\n    with T.ws(1):  # here\n    " + COPY: "the threads [128, 256) are not among those",

@@ -300,9 +300,9 @@ def test_a_refusal_is_at_the_line_of_the_view(target):
     with pytest.raises(tilelang.CompileError) as error:
         tilelang.compile(main, target=target)
     assert (
-        "V cannot view S as int32: the layout of S in shared memory is (i, j) -> i*9 + j, where the 2 neighbours "
-        "that make up one int32 are not together, in order, from a multiple of 2 elements; annotate a layout "
-        "that keeps them together"
+        "V cannot view S as int32: the layout of S in shared memory is (i, j) -> i*9 + j, where the 2 "
+        "neighbours that make up one int32 are not together, in order, from a multiple of 2 elements; annotate "
+        "a layout that keeps them together"
     ) in str(error.value)
     assert "# here" in str(error.value)
 
@@ -318,7 +318,7 @@ def test_a_tensor_with_views_has_no_layout(of_view):
                 T.annotate_layout({V if of_view else A: T.Layout((8, 8), lambda i, j: j * 8 + i)})  # here
                 T.copy(V, B)
 
-    assert "cannot have a layout: V shows A in another shape or type" in str(error.value)
+    assert "cannot have a layout: V is a view of A in another shape or type" in str(error.value)
     assert "# here" in str(error.value)
 
 

@@ -274,8 +274,8 @@ def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any
     known = constant(number)
     if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= WIDEST_WARP):
         raise fail(
-            f"{what}: {known} is no {'lane' if row == 'shfl_sync' else 'distance'} of a warp: it must be "
-            f"0 to {WIDEST_WARP - 1}"
+            f"{what}: {known} is not a {'lane' if row == 'shfl_sync' else 'distance'} within a warp: it must "
+            f"be 0 to {WIDEST_WARP - 1}"
         )
     return in_kernel(what).builder.call(row, (value, number, width, _mask(mask, what)))
 

@@ -24,7 +24,8 @@ def _constant_shape(shape: Any, what: str, hint: str) -> Any:
         if isinstance(item, DEVICE) and not (item.__class__ is Expr and item.is_const):
             raise fail(
                 f"{what}: extent {d} of {hint} is {item}, which is known only when the kernel is called, "
-                "but the shape of a tile is fixed while the kernel is built; take a constant and loop over the rest"
+                "but the shape of a tile is fixed while the kernel is built; "
+                "take a constant and loop over the rest"
             )
     return shape
 
