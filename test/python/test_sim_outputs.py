@@ -101,5 +101,7 @@ def test_of_the_eager_dialect():
             Y[at] = X[at] + X[at]
         return Y
 
-    with pytest.warns(TilelangWarning, match=r"Y: 8 of 40 elements were written by no block, Y\[32\] first"):
+    with pytest.warns(
+        TilelangWarning, match=r"Y: 8 of 40 elements were not written by any block, Y\[32\] first"
+    ):
         assert np.isnan(twice(np.ones(40, "float32"))[32:]).all()

@@ -82,7 +82,7 @@ class Gap:
     def __str__(self) -> str:
         at = ", ".join(map(str, self.first))
         return (
-            f"{self.tensor}: {self.elements} of {plural(self.of, 'element')} were written by no block, "
+            f"{self.tensor}: {self.elements} of {plural(self.of, 'element')} were not written by any block, "
             f"{self.tensor}[{at}] first"
         )
 
