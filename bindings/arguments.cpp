@@ -73,7 +73,7 @@ Arguments::Arguments(const Program& wanted, nb::handle const* objects, size_t n,
 
 void Arguments::read_all(nb::handle const* objects, std::span<const size_t> params,
                          std::optional<Stream> wanted) {
-  // Capsules come last: their producers are told the stream.
+  // Capsules come last, because their producers need the stream.
   bool later = false;
   for (size_t i = 0; i < params.size(); i++) {
     if (objects[i].is_none()) continue;

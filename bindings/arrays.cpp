@@ -319,7 +319,7 @@ void Borrowed::read_capsule(nb::handle object, ArrayType& type, TensorView& view
     if (!managed) throw nb::python_error();
     t = &managed->tensor;
   }
-  kept.push_back(std::move(capsule));  // frees what it holds, since nobody takes it
+  kept.push_back(std::move(capsule));  // frees what it holds, since it is not consumed
   bool readonly = view.readonly || type.family == ArrayType::Family::jax;  // whose arrays never change
   view = {.data = static_cast<char*>(t->data) + t->byte_offset,
           .code = t->code,

@@ -121,7 +121,7 @@ void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {
   k.launch(arguments.list(), stream);
 }
 
-// A run of the simulator: its report as a dict.  fresh: the places of arguments that nobody has written.
+// A run of the simulator: its report as a dict.  fresh: the positions of unwritten arguments.
 nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<size_t>& fresh, uint64_t seed,
                          int64_t schedules, std::vector<int64_t> blocks, int64_t sample, bool watch,
                          bool count, nb::object progress, nb::object stop) {

@@ -245,8 +245,8 @@ def from_elsewhere() -> str:
         "",
         "<!-- made by tools/make_docs.py of python/tilelang/front/idioms.py -->",
         "",
-        "What people write who come from elsewhere, and what it is here. Whoever writes one of these",
-        "names in a kernel gets an error that says the same.",
+        "Names of other languages and libraries, and what to write here instead. A kernel that uses one",
+        "of these names gets an error that says the same.",
     ]
     for title, text, table in parts:
         lines += ["", f"## {title}", "", text, "", *table]

@@ -9,7 +9,7 @@
 namespace tl {
 namespace {
 
-// On the CPU a division by 0 is told at its line, which stands in the binary but not in the function's text:
+// On the CPU a division by 0 is reported at its line, which is in the binary but not in the function's text:
 // a kernel that moved within its file, or to another one, is another kernel.
 std::string lines_of_divisions(const Function& f) {
   bool divides = false;

@@ -211,8 +211,8 @@ Expr call_exact(const Callee& row, const std::vector<Value>& args, std::optional
 
 }  // namespace
 
-// A finite number that the type's rounding makes infinite is nobody's intention: a mask of -1e9 in half
-// precision, whose sums are then NaN.
+// A finite number that the type's rounding makes infinite is a mistake: a mask of -1e9 in half precision,
+// whose sums are then NaN.
 static Expr to_float(double d, DType type, std::string_view what, Span span) {
   if (std::isfinite(d) && std::isinf(round_float(d, type.scalar()))) {
     std::string name = to_string(type.scalar());

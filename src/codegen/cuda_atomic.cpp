@@ -123,7 +123,7 @@ std::string updated(const AtomicUse& u) {
   return half ? fmt::format("{}({})", t, s) : s;
 }
 
-// Compares and swaps until nobody was in between.  A relaxed update that changes nothing writes nothing.
+// Compares and swaps until no other thread intervened. A relaxed update that changes nothing writes nothing.
 std::string swap_function(const AtomicUse& u) {
   Bits r = bits_of(u.type.bits);
   const std::string& t = u.element;

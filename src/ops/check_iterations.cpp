@@ -132,8 +132,8 @@ struct Iterations {
   Loop kind = Loop::parallel;
   std::vector<Counter> loops = {};
 
-  // Calls visit(number of the iteration, element) for all, as far as the indices depend on the loops; what
-  // they depend on beside them goes to `shared`.  False where that cannot be told.
+  // Calls visit(number of the iteration, element) for all, as far as the indices depend on the loops; other
+  // variables of the indices go to `shared`. False where that is unknown.
   template <class F>
   bool points(const IterationAccess& a, std::vector<Expr>& shared, F visit) const {
     std::vector<Counter> counters = loops;

@@ -223,8 +223,8 @@ void Threads::write_shared() {
   out.push_back(loops_of(loops, if_then(both(loops.guard, loops.first_replica), s, {}, r.at())));
 }
 
-// The first thread that holds a result puts it into the strip, whoever wants it takes it from there; in as
-// many turns as the strip needs.
+// The first thread that holds a result stores it to the strip, and the threads that need it load it; in as
+// many rounds as the strip needs.
 void Threads::redistribute(const Fragment& wanted) {
   std::vector<int64_t> shape = wanted.shape();
   int64_t elements = product(shape);

@@ -58,7 +58,7 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
       [&](const Group& n, Rewriter& self) -> Stmt {  // one thread does the work of all teams
         return target.has_threads() ? self.children(n) : self(n.body);
       },
-      [&](const Eval& n, Rewriter& self) -> Stmt {  // one thread has nobody to wait for
+      [&](const Eval& n, Rewriter& self) -> Stmt {  // one thread has no other to wait for
         auto* c = n.value.as<Call>();
         return c && c->callee == &sync_threads && !target.has_threads() ? block({}, n.span)
                                                                         : self.children(n);
@@ -141,8 +141,8 @@ __int128 largest_factor(const Expr& e) {
   return largest_factor(n->a) * largest_factor(n->b);
 }
 
-// x*65536*65536 of 32 bits is 0 to the simplifier, and nobody could tell any more that it leaves its type:
-// one of such constants is hidden from it.
+// The simplifier makes 0 of x*65536*65536 in 32 bits, which hides that it wraps from the simulator: one of
+// such constants is hidden from the simplifier.
 Stmt with_plain_products(const Stmt& body) {
   return rewrite(body, [](const Binary& n, Rewriter& self) -> Expr {
     DType type = n.dtype;

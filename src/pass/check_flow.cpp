@@ -143,7 +143,7 @@ struct Flow final : Rewriter {
   }
 };
 
-// To take the greater twice changes nothing, as long as nobody asks what was there before.
+// A repeated maximum changes nothing, unless its previous value is used.
 bool may_repeat(const Call& c, bool is_used) {
   using Atomic = Callee::Atomic;
   Atomic a = c.callee->atomic;

@@ -247,7 +247,7 @@ struct Fuser {
   }
 };
 
-// Tiles that nobody reads any more are not filled.
+// Tiles that are not read any more are not filled.
 Stmt without_unread(const Function& f, const Stmt& body) {
   std::set<BufferId> read;
   visit(body, [&](const Load& n) { read.insert(n.buffer); });

@@ -36,7 +36,7 @@ void infer(Inference& in) {
     if (item.elements.empty() && !item.nest) item.record = ask(in, item, Strictness::free).record;
 }
 
-// Nobody asks for these, but a warp's accesses would meet in few banks.
+// No operator asked for these, but a warp's accesses would conflict in few banks.
 void spread(Inference& in) {
   std::vector<MappedNest> nests;
   for (auto& item : in.items)

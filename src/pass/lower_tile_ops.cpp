@@ -68,7 +68,7 @@ struct Lowerer {
     return {at};
   }
 
-  // The lines of statements whose iterations run together, for the simulator to tell who meets whom.
+  // The lines of statements whose iterations run together, for the simulator's messages.
   void note_lines(const Stmt& body) {
     auto& lines = std::get<std::vector<int64_t>>(
         kernel.attrs.entries.try_emplace("parallel_lines", std::vector<int64_t>{}).first->second);

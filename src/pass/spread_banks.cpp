@@ -42,7 +42,7 @@ std::vector<BufferId> candidates(const Function& f, const Kernel& k, const std::
   return found;
 }
 
-// What warps do with a tile; nothing where that cannot be told.
+// The accesses of warps to a tile; nothing where they are unknown.
 std::optional<std::vector<WarpAccess>> accesses_to(BufferId b, const std::vector<MappedNest>& nests,
                                                    int64_t warp) {
   std::vector<WarpAccess> all;

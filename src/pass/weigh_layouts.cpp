@@ -69,8 +69,8 @@ std::vector<WarpAccess> all_accesses(const BufferInfo& tile, const std::vector<D
   return all;
 }
 
-// Of no more elements than there is room for, unless it is the first one's own, which stands where nobody
-// says how he reads.  Of what all that share the tile's storage can be seen in, as the demands are.
+// The cheapest layout that fits into memory and allows all views of the tile's storage, as the demands do;
+// the first operator's own where no operator says how it reads.
 Layout weigh(const Inference& in, BufferId id, const std::vector<Demand>& demands) {
   const BufferInfo& tile = in.f[id];
   std::vector<WarpAccess> accesses = all_accesses(tile, demands, in.target);

@@ -360,7 +360,7 @@ void check_large(const Program& program, std::span<const Argument> arguments) {
   }
 }
 
-// What only tensors tell that are None is 0 where nobody asks for it.
+// A number that only tensors which are None determine is 0, if it is not needed.
 void settle_unknown(const Program& program, std::span<const Argument> arguments,
                     std::vector<int64_t>& integers) {
   for (size_t i = 0; i < integers.size(); i++) {

@@ -1,5 +1,5 @@
-// Which x86-64 levels this processor and its operating system run, told by cpuid alone.  The names are
-// LLVM's; a level is the set of features that LLVM may use when given the name.
+// Which x86-64 levels this processor and its operating system run, by cpuid alone.  The names are LLVM's; a
+// level is the set of features that LLVM may use when given the name.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif

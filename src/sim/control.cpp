@@ -70,7 +70,7 @@ void save(Warp& w, const Operation&) { w.masks.push_back({w.active, w.active}); 
 void narrow_on(Warp& w, const Operation& o) {
   w.active &= where(w, o);
   if (!w.active) return go(w, o);
-  // A loop that finds memory unchanged again and again waits for somebody.
+  // A loop that repeatedly finds memory unchanged waits for another thread.
   int64_t version = w.block->monitor->memory_version;
   w.idle_trips = version == w.seen_version ? w.idle_trips + 1 : 0;
   w.seen_version = version;
@@ -79,7 +79,7 @@ void narrow_on(Warp& w, const Operation& o) {
 
 void jump(Warp& w, const Operation& o) { go(w, o); }
 
-// A thread that jumps is `out` until the place where its jump ends; whoever widens the mask leaves it out.
+// A thread that jumps is `out` until the target of its jump; widening the mask does not include it.
 void label(Warp&, const Operation&) {}
 void widen_or_go(Warp& w, const Operation& o) {
   widen(w, o);

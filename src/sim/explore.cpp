@@ -42,7 +42,7 @@ bool Launch::explore(const std::vector<Warp*>& warps) {
   size_t landings = 0;
   for (auto& r : residents) landings += r->engine ? r->engine->tellings() : 0;
   if (warps.size() + landings == 0) return false;
-  bool looks_again = rounds.version == monitor.memory_version;  // a loop that nobody has answered: see wake
+  bool looks_again = rounds.version == monitor.memory_version;  // a loop whose memory is unchanged: see wake
   size_t way = looks_again ? 0 : explorer->choose(warps.size() + landings, [&] { return state(); });
   if (explorer->abandoned()) return true;
   if (way < warps.size()) return step(*warps[way]), true;

@@ -28,7 +28,7 @@ struct Simulation {
 namespace sim {
 namespace {
 
-// So often may every thread that still runs look at memory that nobody changes, before it counts as stuck.
+// How often every running thread may read unchanged memory before it counts as stuck.
 constexpr int64_t most_idle_rounds = 2000;
 constexpr int64_t most_computing_rounds = 125'000;  // the same where it looks at its registers alone
 // So many operations may follow an access outside of its buffer: what it read is no value of the program's,

@@ -236,7 +236,7 @@ void place_temporaries(Code& code, int32_t begin) {
   }
 }
 
-// Atomic accesses, barriers of some warps, what goes on beside the threads, and code that nobody knows.
+// Atomic accesses, barriers of some warps, asynchronous operations, and foreign code.
 bool is_meeting(const CallSite& site) {
   const Callee& c = *site.callee;
   return c.atomic != Callee::Atomic::none || c.effect == Callee::Effect::partial_barrier || is_foreign(c) ||

@@ -163,8 +163,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         seed: of the order in which warps run; the same seed gives the same run. schedules: how many orders
         are tried, with seeds from there on, each on the arguments as they were; "all": every order in which
         the warps of a small kernel can meet (CompileError if there are too many). blocks: the numbers of the
-        blocks to run (x fastest), or how many to sample; None: all. watch: look for races and reads of what
-        nobody has written. count: count wavefronts, sectors and instructions."""
+        blocks to run (x fastest), or how many to sample; None: all. watch: look for races and reads of
+        unwritten memory. count: count wavefronts, sectors and instructions."""
         from ..tools.simulation import simulate_call
 
         options = dict(seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count)
@@ -272,7 +272,7 @@ def _output_indices(out_idx: Any, params: list[KernelParam], name: str) -> list[
 
 
 def _check_written(outputs: list[int], written: list[bool], params: list[KernelParam]) -> None:
-    """An error where what would be returned is memory that nobody has written."""
+    """An error where unwritten memory would be returned."""
     for index in outputs:
         if not written[index]:
             others = [f"{i} ({p.name})" for i, p in enumerate(params) if written[i]]

@@ -20,11 +20,11 @@ def ws(*warp_group_idx: int) -> Iterator[None]:
     """`with T.ws(1): …` is run by the threads of that warp group, 128 to 255, as a team of their own.
 
     warp_group_idx: numbers of groups of 128 threads, which must follow each other: T.ws(1, 2) is one team of
-    256.  Tile operators in it are done by these threads, fragments first used in it are theirs, and barriers
-    that the compiler needs are barriers of the team.  T.sync_threads() stays the barrier of the whole block,
-    so all teams must come to it equally often; T.sync_threads(id) is one of the team's threads.  What teams
-    exchange while they run at once they order by named barriers; teams that do not signal each other see what
-    those above them have written."""
+    256.  These threads run the tile operators in it, fragments first used in it belong to them, and the
+    compiler's barriers in it are barriers of the team.  T.sync_threads() stays the barrier of the whole
+    block, so all teams must reach it equally often; T.sync_threads(id) is a barrier of the team's threads.
+    Teams that run at the same time order their exchange of data by named barriers; teams that do not signal
+    each other see what those above them have written."""
     groups = sorted(warp_group_idx)
     if not groups or any(i.__class__ is not int or i < 0 for i in groups):
         raise fail(f"T.ws: numbers of warp groups are expected, 0 for the first, not {warp_group_idx}")

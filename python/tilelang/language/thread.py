@@ -426,7 +426,9 @@ def _hint(name: str) -> Any:
         in_kernel(f"T.{name}").builder.annotate(name, 1)
 
     return named(
-        hint, name, "Accepted: it is about registers of warp groups, which needs sm_90a; explain() says so."
+        hint,
+        name,
+        "Accepted without effect: moving registers between warp groups needs sm_90a; explain() says so.",
     )
 
 

@@ -77,10 +77,10 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
 def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
     """An array that every thread has for itself.
 
-    A T.Parallel loop that stores to such arrays alone is run by every thread as a whole; in one that stores
-    to tiles or tensors as well, an iteration reads of them what it wrote itself, and nobody reads them
-    afterwards. A thread of a GPU has room for 512 KB of them at one time; what its registers do not hold is
-    slow."""
+    A T.Parallel loop that stores only to such arrays is run by every thread as a whole; in one that stores to
+    tiles or tensors as well, an iteration may read only what it stored itself, and the arrays may not be read
+    afterwards. A thread of a GPU has room for 512 KB of them at one time; arrays that do not fit into its
+    registers are slow."""
     return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
 
 

@@ -1,9 +1,9 @@
 """The simulator: kernels for "sim:CHIP", and what it finds.
 
 Such a kernel is called as any other: its program, the very one that the chip would run, is executed here
-thread by thread. What is wrong with it (a data race, a read of memory that nobody has written, an access
-outside of a buffer, a barrier that not all threads reach, …) is raised as a SimulationError, whose `report`
-holds every finding with both source lines. docs/simulator.md says what is modelled."""
+thread by thread. Its faults (a data race, a read of unwritten memory, an access outside of a buffer, a
+barrier that not all threads reach, …) are raised as a SimulationError, whose `report` holds every finding
+with both source lines. docs/simulator.md says what is modelled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Finding(_Placed):
 
     kind: "race", "unwritten", "outside", "misaligned", "barrier", "divergence", "overflow", "fence",
     "deadlock", "livelock", "assertion" or "fault".
-    place: (file, line, column) of the user's statement, None where nobody wrote it; statement: the same as
+    place: (file, line, column) of the user's statement, None for generated code; statement: the same as
     the machine runs it. other_place, other_statement, other_thread: of the access that it meets.
     block: "block (1, 0) of main"; thread: its number in the block. index: the element of `buffer`; address:
     bytes within the block's shared memory, else of the host. times: how often it was found there."""
@@ -68,7 +68,7 @@ class Finding(_Placed):
 
 @dataclass(frozen=True)
 class Gap:
-    """Elements of an output made by the call that nobody has written: no fault, but rarely meant.
+    """Unwritten elements of an output made by the call: not an error, but rarely intended.
 
     tensor, place: the output, and (file, line, column) of its declaration. first: the indices of the first
     such element; elements: how many there are, `of` how many."""
