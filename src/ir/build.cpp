@@ -123,8 +123,8 @@ Expr cast(DType type, Expr a, Span span) {
   if (a->dtype.lanes != type.lanes)
     fail(span, "cast from {} to {}: the number of lanes differs{}", to_string(a->dtype), to_string(type),
          a->dtype.lanes > 1 && type.lanes == 1
-             ? "; what one access has read goes only into a store of that width (T.stg128 and its like); its "
-               "elements one by one come from a loop T.vectorized over them, which is one access too"
+             ? "; a value read by one wide access can only be stored by a store of that width (T.stg128 and "
+               "its like); for single elements use a T.vectorized loop over them, which is one access too"
              : "");
   bool is_number = a->dtype.is_handle() && type == u64;  // of an address
   if (type.is_handle() || (a->dtype.is_handle() && !is_number) || type.kind == DType::Kind::none)

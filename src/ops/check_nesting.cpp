@@ -56,8 +56,8 @@ struct Nesting {
         using Effect = Callee::Effect;
         if (c.callee->effect == Effect::barrier || c.callee->effect == Effect::partial_barrier)
           refuse(c.span ? c.span : span, c.callee->name,
-                 "the threads of the block do not come to it together; end the loop before it and begin "
-                 "another behind it");
+                 "the threads of the block do not reach it together; end the loop before it and begin "
+                 "another one after it");
       });
     };
     if (auto* n = s.as<Eval>()) look(n->value, s->span);

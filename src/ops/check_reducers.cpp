@@ -75,8 +75,8 @@ struct Reducers {
            o, e.finalised.line);
     if (e.state == Epoch::State::none)
       fail(n.span,
-           "{} is a reducer that has not been opened: T.reducer_init, T.fill or T.clear comes before what is "
-           "contributed",
+           "{} is a reducer that has not been opened: T.reducer_init, T.fill or T.clear must come before the "
+           "first contribution",
            o);
     auto given = contributed(f, n);
     if (!given)
@@ -109,8 +109,8 @@ struct Reducers {
            o, e->finalised.line);
     if (e->state == Epoch::State::none)
       fail(span,
-           "{} is finalised here, but it has not been opened: T.reducer_init, T.fill or T.clear comes before "
-           "what is contributed",
+           "{} is finalised here, but it has not been opened: T.reducer_init, T.fill or T.clear must come "
+           "before the first contribution",
            o);
     if (e->block != blocks.back())
       fail(span,

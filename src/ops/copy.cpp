@@ -31,9 +31,9 @@ std::string origin_hint(const Tile& t, const Function& f) {
   std::string at = fmt::format("{}[{}]", f[tensor.buffer].name, fmt::join(begin, ", ")),
               other = f[tile.buffer].name;
   return stores
-             ? fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is dropped",
+             ? fmt::format("; say where the tile begins, T.copy({}, {}): elements outside of {} are dropped",
                            other, at, f[tensor.buffer].name)
-             : fmt::format("; say where the tile begins, T.copy({}, {}): what lies outside of {} is 0", at,
+             : fmt::format("; say where the tile begins, T.copy({}, {}): elements outside of {} are 0", at,
                            other, f[tensor.buffer].name);
 }
 

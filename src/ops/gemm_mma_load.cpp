@@ -235,8 +235,8 @@ std::string why_not_ldmatrix(const MatrixInstr& row, const WarpShare& s, const R
   if (blocks_of(fragment_of(row, s), s.is_b, bits).empty())
     return fmt::format("that does not deliver the fragment of {}", row.callee.name);
   if (rows_are_k(s) && bits != 16)
-    return fmt::format(
-        "k does not lie along its rows, and elements of {} bits cannot be transposed on the way", bits);
+    return fmt::format("k is not along its rows, and elements of {} bits cannot be transposed on the way",
+                       bits);
   if (has_aligned_rows(s.memory, facts)) return fmt::format("{} has no such instruction", ctx.target.name);
   return why_not_aligned(s.memory, r, ctx);
 }

@@ -50,8 +50,8 @@ std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_re
         "sum up with T.reduce_sum (T.reduce_max, …), contribute to a T.alloc_reducer, or use T.atomic_add",
         p.name);
   if (alike)
-    return "every thread runs this statement, for it stands outside of T.Parallel: let one thread do it (if "
-           "T.get_thread_binding() == 0), use an atomic access, or give each thread a place of its own "
+    return "every thread runs this statement, because it is outside of T.Parallel: let one thread do it (if "
+           "T.get_thread_binding() == 0), use an atomic access, or give each thread storage of its own "
            "(T.alloc_var, T.alloc_local)";
   return "use an atomic access, or read, wait at a barrier, and then write";
 }

@@ -223,7 +223,8 @@ std::string missing_in(const MBarrier& m) {
   int64_t beside = m.pending + int64_t(m.came.size()) - m.count;
   if (m.pending > 0 && beside > 0)
     text += fmt::format(
-        ", beside {} of cp_async_mbarrier_arrive, which adds each to the count (…_noinc does not)", beside);
+        ", in addition to {} of cp_async_mbarrier_arrive, each of which adds to the count (…_noinc does not)",
+        beside);
   return text;
 }
 

@@ -118,7 +118,7 @@ void require_all(const Execution& x, std::string_view others) {
          "{} in divergent flow: {} waits here, but {} {}; {} must reach the barrier: move it out of the "
          "condition",
          x.site.callee->name, describe_thread(w, first_lane(x.lanes)), describe_thread(w, there),
-         has_lane(w.returned, there) ? "has returned" : "does not come", others);
+         has_lane(w.returned, there) ? "has returned" : "does not arrive", others);
   }
 }
 

@@ -75,7 +75,7 @@ void check_cover(const OperandTile& t, const Placement& p) {
            element(t, i), t.text(), reg, lane, size, warp, registers - 1);
     int64_t& there = holds[size_t(lane * registers + reg)];
     if (there >= 0)
-      fail({}, "elements {} and {} of {} lie in one place, register {} of lane {}", element(t, there),
+      fail({}, "elements {} and {} of {} are both in register {} of lane {}", element(t, there),
            element(t, i), t.text(), reg, lane);
     there = i;
   }

@@ -210,11 +210,11 @@ IN_PYTHONS_NAMES = {
     ),
     "T.atomic_add(S, V)": "atomic_add: ",
     "T.copy(S, A)": (
-        "; say where the tile begins, T.copy(S, A[by * 64, bx * 64]): what lies outside of A is dropped"
+        "; say where the tile begins, T.copy(S, A[by * 64, bx * 64]): elements outside of A are dropped"
     ),
     "T.copy(F, A)": "T.copy(F, A[by * 64, bx * 64])",
     "T.copy(A, S)": (
-        "; say where the tile begins, T.copy(A[by * 64, bx * 64], S): what lies outside of A is 0"
+        "; say where the tile begins, T.copy(A[by * 64, bx * 64], S): elements outside of A are 0"
     ),
     "T.copy(B, V)": "T.copy(B[bx * 64], V)",
 }

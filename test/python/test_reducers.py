@@ -122,7 +122,7 @@ OPENED = {
 }
 REFUSED = {
     "o = T.alloc_reducer((8,), 'float32')\nfor i in T.Parallel(8):\n    \to[i] += A[i, 0]\nT.clear(o)\n"
-    "T.finalize_reducer(o)": "comes before what is contributed",
+    "T.finalize_reducer(o)": "must come before the first contribution",
     "o = T.alloc_reducer((8,), 'float32')\nif n > 0:\n    \tT.clear(o)\nT.finalize_reducer(o)": (
         "never finalised in the"
     ),
@@ -173,7 +173,7 @@ NESTS = {
         "use T.serial"
     ),
     "for i in T.Parallel(4):\n    \tD = T.alloc_shared((4,), 'float32')\n    S[i] = 1.0": "D is allocated",
-    "for i in T.Parallel(4):\n    S[i] = 1.0\n    \tT.sync_threads()": "do not come to it together",
+    "for i in T.Parallel(4):\n    S[i] = 1.0\n    \tT.sync_threads()": "do not reach it together",
 }
 REFUSED |= {OPEN + rest: said for rest, said in OPENED.items()}
 REFUSED |= {SHARED + rest: said for rest, said in (OVERLAP | NESTS).items()}

@@ -56,7 +56,7 @@ REFUSED = {
     ),
     "two in one place": (
         {"a": lambda i, k: (i % 8 * 4 + k // 4, k % 4)},
-        "elements (0, 0) and (8, 0) of A (16×16 i8) lie in one place, register 0 of lane 0",
+        "elements (0, 0) and (8, 0) of A (16×16 i8) are both in register 0 of lane 0",
     ),
     "lanes": (
         {"b": lambda k, j: (j * 8 + k // 2, k % 2)},

@@ -285,7 +285,7 @@ def test_thread_allreduce_along_y():
 # ── faults ────────────────────────────────────────────────────────────────────────────────────────────
 FAULTS = {
     "not in its mask": ("B[tx] = T.shfl_sync(A[tx], 0, mask=0xFFFF)", "which does not contain it: bit 16"),
-    "does not come": ("if tx < 16:\n    B[tx] = T.shfl_sync(A[tx], 0)", "thread 16 of block (0) of main,"),
+    "does not arrive": ("if tx < 16:\n    B[tx] = T.shfl_sync(A[tx], 0)", "thread 16 of block (0) of main,"),
 }
 REFUSED = {
     "width": ("B[tx] = T.shfl_sync(A[tx], 0, width=12)", "a power of two, at most 64"),

@@ -36,7 +36,7 @@ def wide_value(x: Expr) -> str:
     words = int(x.dtype.name.rpartition("x")[2])
     return (
         f"this value is {4 * words} bytes that one access read ({x.dtype}): only a store of that width "
-        f"takes it (T.stg{32 * words}, T.sts{32 * words}); its elements one by one come from `for v in "
-        f"T.vectorized({words}): "
-        f"part[v] = A[i + v]` into part = T.alloc_local(({words},), dtype), which is one access too"
+        f"takes it (T.stg{32 * words}, T.sts{32 * words}); for single elements use `for v in "
+        f"T.vectorized({words}): part[v] = A[i + v]` into part = T.alloc_local(({words},), dtype), "
+        f"which is one access too"
     )

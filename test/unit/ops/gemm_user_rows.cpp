@@ -157,7 +157,7 @@ TEST_CASE("gemm_mma: fragments of blocks that ldmatrix delivers, in any order of
     CHECK(notes.find("element by element") == notes.npos);
     CHECK(notes.find("A_s") == notes.npos);
     notes = check_program(program(u, true, true, 0), target);
-    CHECK(notes.find("As is loaded element by element, not by ldmatrix: k does not lie along its rows") !=
+    CHECK(notes.find("As is loaded element by element, not by ldmatrix: k is not along its rows") !=
           notes.npos);
     unregister_matrix(row.callee.name);
   }

@@ -203,8 +203,8 @@ TEST_CASE("barriers in divergent flow are refused, with both threads") {
   };
   CHECK_EQ(with("    if tx < 16:\n      sync_threads()\n"),
            "4:7: sync_threads in divergent flow: thread 0 of block (0, 0) of main waits here, but thread 16 "
-           "of block (0, 0) of main does not come; every thread of the block must reach the barrier: move it "
-           "out of the condition");
+           "of block (0, 0) of main does not arrive; every thread of the block must reach the barrier: move "
+           "it out of the condition");
   CHECK_EQ(with("    if tx < 32:\n      sync_threads()\n"),
            "4:7: sync_threads in divergent flow: thread 0 of block (0, 0) of main waits here, but thread 32 "
            "of block (0, 0) of main has ended; every thread of the block must reach the same barrier: move "

@@ -400,5 +400,5 @@ TEST_CASE("warps of 64: a barrier of the block that half a warp does not reach i
   Run r = run_wide("    if tx < 96:\n      sync_threads()\n    Y[tx] = 1\n", 0);
   CHECK(contains(found(r),
                  "sync_threads in divergent flow: thread 64 of block (0) of main waits here, but thread 96 "
-                 "of block (0) of main does not come"));
+                 "of block (0) of main does not arrive"));
 }
