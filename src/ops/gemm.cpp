@@ -137,7 +137,7 @@ const GemmStrategy* asked_strategy(const Gemm& g, const Target& target) {
   std::string_view by;
   auto ask = [&](std::string_view attr, const GemmStrategy* s) {
     if (found && found != s)
-      fail(g.tile.span, "gemm: {} belongs to the instruction {}, but {} to {}: leave one of them out", by,
+      fail(g.tile.span, "gemm: {} belongs to a gemm by {}, but {} to one by {}: leave one of them out", by,
            found->name, attr, s->name);
     found = s, by = attr;
   };

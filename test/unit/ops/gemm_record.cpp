@@ -138,7 +138,7 @@ TEST_CASE("gemm: what cannot be is refused on its line") {
            Case{"tail=\"mma_m16n8k8_f16_f32\"",
                 "gemm: mma_m16n8k16_f16_f32 covers all of k=32, so there is no rest for a tail instruction"},
            Case{"instruction=\"fma\", warps_m=2",
-                "gemm: instruction belongs to the instruction fma, but warps_m to mma.sync: leave one of "
+                "gemm: instruction belongs to a gemm by fma, but warps_m to one by mma.sync: leave one of "
                 "them out"},
            Case{"warps_m=2", "gemm: sm_80 has no instruction for f32 × f32 -> f32", "sm_80", "f32 f32"},
            Case{"vector=3", "gemm: vector=3 does not divide n=64"},
