@@ -137,15 +137,35 @@ struct GroupText : LateText {
       });
     end_sum(acc, t);
   }
+  // Each team waits for what its threads have copied before.
+  void landing(int depth) {
+    bool outer = std::exchange(silent, silent || !all_barriers);
+    Flight all{.copies = {begin_late(true)}, .committed = chance(70), .depth = depth};
+    if (all.committed) line("cp_async_commit_group()");
+    if (chance(60)) meanwhile(depth);
+    int64_t each = all.copies[0].size / threads;
+    for (auto& team : some_teams())
+      within(team, all_barriers ? std::vector<Shared>() : arrays, [&] {
+        own_work(1, depth);
+        if (all_barriers && !may_sync()) return;
+        Flight mine = all;
+        mine.copies[0].first = team.first * each, mine.copies[0].size = team.count * each;
+        wait_here(mine);
+      });
+    silent = outer;
+    if (all_barriers) sync_all();
+    wait_here(all);
+  }
   void groups_step(int depth) {
     if (warps < 2 && chance(80)) return assign();
     bool may_signal = !silent && (threads == 32 || threads == block_threads || named(0));
-    if (!all_barriers && (!may_signal || chance(40))) return in_turn(depth);
+    if (!all_barriers && (!may_signal || chance(40))) return chance(25) ? landing(depth) : in_turn(depth);
     if (!may_signal) return assign();
     if (newer) {  // what other teams' threads wrote, or tiles of theirs, a team's bulk copies may touch
       line("fence_proxy_async()");
       sync_all();
     }
+    if (all_barriers && chance(20)) return landing(depth);
     warps > 1 && chance(40) ? exchanging(depth) : at_once(depth);
     if (depth == 2 && !all_barriers && chance(50)) return;
     sync_all();

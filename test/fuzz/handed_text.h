@@ -1,6 +1,8 @@
 // Rings of tiles that are handed over by barriers in memory: among all threads, or between producers and
 // consumers.
 #pragma once
+#include <utility>
+
 #include "fuzz/ring_text.h"
 
 namespace tl::fuzz {

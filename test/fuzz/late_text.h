@@ -39,11 +39,12 @@ struct LateText : PartedText {
   // ── copies ──────────────────────────────────────────────────────────────────────────────────────────
   struct Late {
     std::string name, type;
-    int64_t size;
+    int64_t first, size;  // elements that the present team has copied
   };
-  Late begin_late() {
-    int64_t each = chance(40) ? 4 : 1, turn = chance(40) ? below(threads) : 0;
-    Late a{.name = name("L"), .type = chance(50) ? "i32" : "f32", .size = threads * each};
+  // In order: the threads' parts lie in the array as they are numbered.
+  Late begin_late(bool in_order = false) {
+    int64_t each = chance(40) ? 4 : 1, turn = !in_order && chance(40) ? below(threads) : 0;
+    Late a{.name = name("L"), .type = chance(50) ? "i32" : "f32", .first = 0, .size = threads * each};
     line("{} = shared {}[{}]", a.name, a.type, a.size);
     std::string from;
     for (auto& input : inputs)
@@ -58,7 +59,7 @@ struct LateText : PartedText {
   void use_late(const Late& a) {
     const Register& r = any_register();
     std::string element = fmt::format("{}[{}]", r.name, below(r.size)),
-                from = fmt::format("{}[{}]", a.name, somewhere(std::to_string(a.size)));
+                from = fmt::format("{}[{} + {}]", a.name, a.first, somewhere(std::to_string(a.size)));
     line("{} = {}", element, mix(r.type, element, cast(r.type, a.type, from)));
   }
   // Threads exchange something else meanwhile.

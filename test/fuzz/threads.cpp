@@ -79,6 +79,7 @@ TEST_CASE("thread-level programs have every barrier, exchange, jump and asynchro
                            "continue()",
                            "thread_return()",
                            "while ",
+                           "group(",
                            "else:",
                            "parallel("})
     CHECK_MESSAGE(all.find(word) != all.npos, word);
