@@ -62,13 +62,15 @@ void set_error(void*, const char* kind, const char* message) {
 
 nb::object by_exchange(const dlpack::ExchangeApi& api, const TensorView& like, DlType type,
                        std::span<int64_t> shape) {
-  dlpack::Tensor wanted{.device_type = like.device_type,
+  dlpack::Tensor wanted{.data = nullptr,
+                        .device_type = like.device_type,
                         .device_id = like.device_id,
                         .ndim = int32_t(shape.size()),
                         .code = type.code,
                         .bits = type.bits,
                         .lanes = 1,
                         .shape = shape.data(),
+                        .strides = nullptr,
                         .byte_offset = 0};
   dlpack::ManagedVersioned* made = nullptr;
   void* object = nullptr;

@@ -90,7 +90,7 @@ struct TensorMapSpec {
   int index = 0;      // of the parameter or the workspace
   std::string dtype;  // of an element
   int bits = 0;
-  std::vector<Formula> shape, strides;  // in elements
+  std::vector<Formula> shape = {}, strides = {};  // in elements
   std::vector<int64_t> box;
   int swizzle = 0;  // bytes; 0, 32, 64, 128
   bool operator==(const TensorMapSpec&) const = default;

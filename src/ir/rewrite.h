@@ -117,8 +117,8 @@ void visit(const R& root, F... handlers) {
 }
 
 // Does one of the handlers `(const N&) -> bool` say yes to a node of that kind?
-template <class R, class... F>
-bool contains(const R& root, F... handlers) {
+template <class N, class... F>
+bool contains(const Ref<N>& root, F... handlers) {
   bool found = false;
   visit(root, [&](const handled_node<F>& n) { found = found || handlers(n); }...);
   return found;

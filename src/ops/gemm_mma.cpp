@@ -78,7 +78,7 @@ LayoutMap infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strictness l
 
 // Where a warp finds its part of A or B: in shared memory, from which it loads each step, or in registers.
 struct Factor {
-  std::optional<WarpShare> memory;
+  std::optional<WarpShare> memory = {};
   BufferId registers;
   int64_t tile_stride = 0, step_stride = 0;  // in the registers
 };

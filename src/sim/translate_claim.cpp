@@ -3,6 +3,7 @@
 // guard drops.
 #include <algorithm>
 
+#include "sim/monitor.h"
 #include "sim/translate.h"
 
 namespace tl::sim {
