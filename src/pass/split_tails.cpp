@@ -162,17 +162,18 @@ struct Splitter final : ScopedRewriter {
   }
 
   Stmt at(const Stmt& s) override {
-    std::vector<Stmt> out;
+    auto* b = s.as<Block>();
+    std::vector<Stmt> stmts = b ? b->stmts : std::vector<Stmt>{s}, out;
     Run run;
-    for (auto& inner : statements_of(s)) {
+    for (auto& inner : stmts) {
       bool first = run.stmts.empty();
       if (extend(run, inner)) continue;
       finish(run, out);
       if (!first && extend(run, inner)) continue;
-      out.push_back(inner.same(s) ? walk(inner) : (*this)(inner));
+      out.push_back(b ? (*this)(inner) : walk(inner));
     }
     finish(run, out);
-    return block(std::move(out), s->span);
+    return b ? block(std::move(out), s->span) : out[0];
   }
 
   Stmt walk(const Stmt& s) {

@@ -299,15 +299,14 @@ struct BodyWidening {
 
   // The body as vector statements; null if it is made of anything but these.
   Stmt statement(const Stmt& s) {
-    if (auto* b = s.as<Block>()) {
-      std::vector<Stmt> out;
-      for (auto& inner : b->stmts)
-        if (Stmt v = statement(inner))
-          out.push_back(std::move(v));
-        else
-          return {};
-      return block(std::move(out), b->span);
+    std::vector<Stmt> out;
+    for (auto& inner : statements_of(s)) {
+      out.push_back(one(inner));
+      if (!out.back()) return {};
     }
+    return block(std::move(out), s->span);
+  }
+  Stmt one(const Stmt& s) {
     if (auto* l = s.as<Let>()) return name(*l);
     if (auto* i = s.as<If>()) return arms(*i);
     if (auto* e = s.as<Eval>()) return update(*e);
