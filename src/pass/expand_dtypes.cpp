@@ -155,6 +155,10 @@ struct Expander final : ScopedRewriter {
   }
   Claim claim_of(Claim claim) {
     claim.index = all(claim.index);
+    if (claim && is_pairs(f[claim.buffer])) {  // whose last extent will be in bytes
+      Expr& last = claim.index.back();
+      last = simplify(binary(BinaryOp::floordiv, last, imm(2, last->dtype)), facts);
+    }
     if (claim.where) claim.where = (*this)(claim.where);
     return claim;
   }
