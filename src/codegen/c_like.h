@@ -23,6 +23,8 @@ struct AtomicUse {
   bool global;   // else shared
   std::string name = {};
 };
+// What an update makes of the values `old` and x; `math` stands before the names of functions.
+std::string updated(const AtomicUse& use, std::string_view math);
 
 namespace c {
 struct Printer;

@@ -107,22 +107,6 @@ std::string instruction_function(const AtomicUse& u, const AtomicInstr& row) {
          (u.type.bits == 16 ? fmt::format("  return {}::raw(old);\n}}\n", u.element) : "  return old;\n}\n");
 }
 
-// What the update makes of `old`, which is a value, and x.
-std::string updated(const AtomicUse& u) {
-  bool half = u.type.bits == 16, is_float = u.type.is_float();
-  const std::string& t = u.element;
-  std::string a = half ? "float(old)" : "old", b = half ? "float(x)" : "x", s;
-  if (u.op == Atomic::add)
-    s = a + " + " + b;
-  else if (u.op == Atomic::bit_or)
-    s = a + " | " + b;
-  else if (is_float)
-    s = fmt::format("f{}{}({}, {})", u.op == Atomic::max ? "max" : "min", u.type.bits == 64 ? "" : "f", a, b);
-  else
-    s = fmt::format("{} {} {} ? {} : {}", a, u.op == Atomic::max ? ">" : "<", b, a, b);
-  return half ? fmt::format("{}({})", t, s) : s;
-}
-
 // Compares and swaps until no other thread intervened. A relaxed update that changes nothing writes nothing.
 std::string swap_function(const AtomicUse& u) {
   Bits r = bits_of(u.type.bits);
@@ -131,7 +115,7 @@ std::string swap_function(const AtomicUse& u) {
   s +=
       fmt::format("  {0} seen, next, found = *(const volatile {0}*)p;\n  do {{\n    seen = found;\n", r.type);
   s += fmt::format("    {0} old = *({0}*)&seen;\n    {0} made = {1};\n    next = *({2}*)&made;\n", t,
-                   updated(u), r.type);
+                   updated(u, ""), r.type);
   if (u.order == MemoryOrder::relaxed) s += "    if (next == seen) break;\n";
   s += fmt::format(
       "    asm volatile(\"atom.{}.{}.{}.cas.{} %0, [%1], %2, %3;\" : \"={}\"(found) : {}, \"{}\"(seen), "
@@ -142,6 +126,21 @@ std::string swap_function(const AtomicUse& u) {
 }
 
 }  // namespace
+
+std::string updated(const AtomicUse& u, std::string_view math) {
+  bool is_float = u.type.is_float(), half = is_float && u.type.bits == 16;
+  std::string a = half ? "float(old)" : "old", b = half ? "float(x)" : "x", s;
+  if (u.op == Atomic::add)
+    s = a + " + " + b;
+  else if (u.op == Atomic::bit_or)
+    s = a + " | " + b;
+  else if (is_float)
+    s = fmt::format("{}f{}{}({}, {})", math, u.op == Atomic::max ? "max" : "min",
+                    u.type.bits == 64 ? "" : "f", a, b);
+  else
+    s = fmt::format("{} {} {} ? {} : {}", a, u.op == Atomic::max ? ">" : "<", b, a, b);
+  return half ? fmt::format("{}({})", u.element, s) : s;
+}
 
 std::string cuda_atomic(const AtomicUse& use, const Target& target) {
   if (use.op == Atomic::load || use.op == Atomic::store) return access_function(use);

@@ -27,20 +27,14 @@ std::string_view operation_of(HipAtomic op) {
   return names[size_t(op)];
 }
 
-// Floats are compared and swapped until nobody was in between; those of 16 bits are computed in float.
+// Compares and swaps until nobody was in between.
 std::string swapped(const AtomicUse& u) {
-  internal_check(u.type.lanes == 1 && u.type.is_float(), "an update that the chip does not have");
-  bool half = u.type.bits == 16;
-  std::string a = half ? "float(old)" : "old", b = half ? "float(x)" : "x";
-  std::string made = u.op == HipAtomic::add
-                         ? a + " + " + b
-                         : fmt::format("__builtin_f{}{}({}, {})", u.op == HipAtomic::max ? "max" : "min",
-                                       u.type.bits == 64 ? "" : "f", a, b);
+  internal_check(u.type.lanes == 1, "a vector that the chip does not update");
   return fmt::format(
       "  {0} old = __hip_atomic_load(p, __ATOMIC_RELAXED, {3}), made;\n"
-      "  do made = {0}({1});\n"
+      "  do made = {1};\n"
       "  while (!__hip_atomic_compare_exchange_strong(p, &old, made, {2}, __ATOMIC_RELAXED, {3}));\n{4}",
-      u.element, made, hip_order(u), hip_scope(u), u.returns ? "  return old;\n" : "");
+      u.element, updated(u, "__builtin_"), hip_order(u), hip_scope(u), u.returns ? "  return old;\n" : "");
 }
 
 // Several elements at once, which clang names by the chip's instruction, without an order.
