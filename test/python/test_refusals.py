@@ -49,9 +49,9 @@ WRONG = {
     "two values at once": (ALLREDUCE.format(2, "T.get_thread_binding(0)"), 3, "one value is reduced at a "
                                                                               "time"),
     "no thread index": (ALLREDUCE.format(1, "3"), 3, "must be a thread index"),
-    "a run of 3 lanes": ("A[0] = T.shfl_sync(A[0], 0, 3)", 1, "a power of two, at most 32"),
-    "a run of 64 lanes": ("A[0] = T.shfl_xor(A[0], 1, 64)", 1, "a power of two, at most 32"),
-    "a distance beyond the warp": ("A[0] = T.shfl_xor(A[0], 40)", 1, "40 is not a distance within a warp"),
+    "a run of 3 lanes": ("A[0] = T.shfl_sync(A[0], 0, 3)", 1, "a power of two, at most 64"),
+    "a run of 128 lanes": ("A[0] = T.shfl_xor(A[0], 1, 128)", 1, "a power of two, at most 64"),
+    "a distance beyond the warp": ("A[0] = T.shfl_xor(A[0], 72)", 1, "72 is not a distance within a warp"),
     "a distance backwards": ("A[0] = T.shfl_down(A[0], -1)", 1, "-1 is no distance"),
     "a lane before the first": ("A[0] = T.shfl_sync(A[0], -1)", 1, "-1 is no lane"),
     "300 in eight bits": ("x = T.alloc_var('uint8', 300)", 1, "300 does not fit in uint8"),
@@ -86,6 +86,20 @@ def test_refused(name, tmp_path):
     with pytest.raises(tilelang.CompileError) as caught:
         exec(compile(path.read_text(), str(path), "exec"), {})
     assert said in str(caught.value) and caught.value.line == before.count("\n") + line
+
+
+@pytest.mark.parametrize(("statement", "said"), {
+    "A[0] = T.shfl_xor(A[0], 1, 64)": "width is 64, but a warp of sm_80 has 32 threads",
+    "A[0] = T.shfl_xor(A[0], 40)": "40 is no distance of a warp of sm_80",
+}.items())  # fmt: skip
+def test_what_only_wider_warps_have(statement, said, tmp_path):
+    path, scope = tmp_path / "wide.py", {}
+    path.write_text(HEADER.format(more="") + f"    with T.Kernel(1, threads=128):\n        {statement}\n")
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    tilelang.compile(scope["main"], target="sim:gfx942")
+    with pytest.raises(tilelang.CompileError) as caught:
+        tilelang.compile(scope["main"], target="sim:sm_80")
+    assert said in str(caught.value) and caught.value.line == 5
 
 
 @pytest.mark.parametrize(("launch", "said"), {
