@@ -10,7 +10,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/user_op.h"
-#include "pass/check_flow.h"
+#include "pass/check_convergence.h"
 #include "pass/check_order.h"
 #include "runtime/flags.h"
 #include "sim/reference.h"

@@ -185,7 +185,7 @@ std::vector<Formula> row_major_strides(const std::vector<Formula>& shape) {
 // Two elements to a byte along the last dimension: what is passed are bytes, of which there are half as many.
 ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integers, bool is_written) {
   const BufferInfo& b = f[p.buffer];
-  bool in_bytes = b.holds.is_packed();  // as expand_dtypes left it
+  bool in_bytes = b.holds.is_packed();  // as legalize_dtypes left it
   int64_t pair = in_bytes ? 1 : 2;
   FormulaMaker formula{.integers = integers, .span = b.span, .what = "the shape of " + p.name};
   ParamSpec spec{.name = p.name,

@@ -32,12 +32,12 @@ constexpr Pass passes[] = {
     // Beyond this point every shared and fragment buffer has a layout.
     {"lower_tile_ops", lower_tile_ops, Level::thread},
     // ── thread level: one thread, explicit tx ──────────────────────────────────────────────────────────
-    {"split_tails", split_tails, Level::thread},
-    {"split_loops", split_loops, Level::thread},
+    {"peel_blocks", peel_blocks, Level::thread},
+    {"peel_loops", peel_loops, Level::thread},
     {"guard_bounds", guard_bounds, Level::thread},
     {"flatten_buffers", flatten_buffers, Level::thread, "vectorize"},
     {"vectorize", vectorize, Level::thread},
-    {"expand_dtypes", expand_dtypes, Level::thread},
+    {"legalize_dtypes", legalize_dtypes, Level::thread},
     {"narrow_index", narrow_index, Level::thread},
     {"fuse_loops", fuse_loops, Level::thread},
     {"hoist_invariants", hoist_invariants, Level::thread},

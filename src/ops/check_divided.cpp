@@ -236,7 +236,7 @@ struct Divided {
         [&](const Var& n) { return by_thread.contains(&n); });
   }
 
-  // The same choice as that of parallel.cpp (is_own).
+  // The same choice as that of parallel.cpp (is_thread_local).
   Reason reason(const Nest& nest, const Buffers& inner, Span loop) const {
     Reason found{.loop = loop};
     bool writes = false, touches = false, by_name = false;

@@ -44,7 +44,7 @@ enum class Strictness : uint8_t { strict, common, free };
 // What inference has decided so far, and what an operator adds to it.  `loop` is the statement's own mapping
 // of iterations to (thread, register), kept as its attribute "loop_layout"; `lanes` how many consecutive
 // registers it would move at once (0: as many as the mapping's innermost digit has), kept as "loop_lanes".
-// Fragments that it cannot use as they are laid out go into `stage`: inference adds a copy through shared
+// Fragments that it cannot use as they are laid out go into `relayout`: inference adds a copy through shared
 // memory. How its warps read a shared tile goes into `reads`: where operators want different layouts of it,
 // their costs are compared. An operator that can work only with some layouts of a shared tile names them in
 // `required`, best first, when it is asked strictly: it gets one of them, whatever others prefer. How the
@@ -57,7 +57,7 @@ struct LayoutMap {
   std::map<BufferId, Fragment> fragments = {};
   std::optional<Fragment> loop = {};
   int64_t lanes = 0;
-  std::set<BufferId> stage = {};  // fragments whose elements the statement needs on other threads
+  std::set<BufferId> relayout = {};  // fragments whose elements the statement needs on other threads
   Attrs record = {};
 };
 struct LayoutContext {

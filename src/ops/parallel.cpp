@@ -75,7 +75,7 @@ std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutCont
 
 // Is the nest each thread's own business?  It is if it writes to arrays of the thread alone, or moves between
 // one and a place that the thread's index names.
-bool is_own(const ParallelNest& nest, const Function& f, const Kernel& k) {
+bool is_thread_local(const ParallelNest& nest, const Function& f, const Kernel& k) {
   std::set<BufferId> inner;  // allocated in the body: each iteration's
   visit(nest.body, [&](const Alloc& n) { inner.insert(n.buffer); });
   bool writes = false, only_local = true, touches = false, names_thread = false;
@@ -114,7 +114,7 @@ void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::
                  Strictness level, LayoutMap& out) {
   out.loop = ctx.known.loop;
   if (out.loop) return;
-  if (ctx.target.has_threads() && is_own(nest, ctx.function, ctx.kernel)) {
+  if (ctx.target.has_threads() && is_thread_local(nest, ctx.function, ctx.kernel)) {
     if (level == Strictness::free) out.loop = everywhere(nest.extents, ctx.team.count);
     return;
   }
@@ -153,16 +153,16 @@ LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Str
     // One element for all is no reason to give each thread the whole tile, if another access lays it out.
     if (f && level != Strictness::free && f->replicas == ctx.team.count && f->registers > most_copied)
       continue;
-    f ? void(out.fragments.emplace(a.buffer, std::move(*f))) : void(out.stage.insert(a.buffer));
+    f ? void(out.fragments.emplace(a.buffer, std::move(*f))) : void(out.relayout.insert(a.buffer));
   }
   for (auto& a : accesses) {
     auto known = ctx.known.fragments.find(a.buffer);
     auto here = out.fragments.find(a.buffer);
     if (known == ctx.known.fragments.end() && here == out.fragments.end()) continue;
     const Fragment& fragment = here != out.fragments.end() ? here->second : known->second;
-    if (!agrees(nest, *out.loop, a, fragment)) out.stage.insert(a.buffer);
+    if (!agrees(nest, *out.loop, a, fragment)) out.relayout.insert(a.buffer);
   }
-  for (BufferId b : out.stage) out.fragments.erase(b);
+  for (BufferId b : out.relayout) out.fragments.erase(b);
   return out;
 }
 
@@ -229,7 +229,7 @@ bool runs_once(const ParallelNest& nest, const Function& f, bool own) {
 
 // The body at one point of the nest, its accesses to tiles made physical.
 Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext& ctx, const Facts& facts) {
-  bool own = is_own(nest, ctx.function, ctx.kernel);
+  bool own = is_thread_local(nest, ctx.function, ctx.kernel);
   VarMap point;
   for (size_t d = 0; d < nest.vars.size(); d++) point.emplace(nest.vars[d].get(), loops.indices[d]);
   auto is_tile = [&](BufferId b) { return ctx.function[b].scope != Scope::global; };
@@ -300,7 +300,7 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   FragmentLoops loops = inverse(mapping, ctx.thread, ctx.team.count);
   bool reduces = false;  // lanes would add to one element
   for (auto& a : accesses_of(nest)) reduces |= a.is_store && !ctx.function[a.buffer].reducer.empty();
-  bool own = is_own(nest, ctx.function, ctx.kernel), lanes_inside = false;
+  bool own = is_thread_local(nest, ctx.function, ctx.kernel), lanes_inside = false;
   visit(nest.body, [&](const For& n) { lanes_inside |= n.loop == Loop::vectorized; });
   bool vector =
       !reduces && !(own && lanes_inside) && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);

@@ -268,7 +268,7 @@ LayoutMap infer_layout_scan(const Tile& t, const LayoutContext& ctx, Strictness)
   LayoutMap out;
   if (!ctx.target.has_threads()) return out;
   for (size_t i : {0, 1})
-    if (BufferId b = region_of(t, i).buffer; ctx.function[b].scope == Scope::fragment) out.stage.insert(b);
+    if (BufferId b = region_of(t, i).buffer; ctx.function[b].scope == Scope::fragment) out.relayout.insert(b);
   return out;
 }
 

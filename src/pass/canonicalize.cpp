@@ -10,7 +10,7 @@
 #include "ir/rewrite.h"
 #include "ops/parallel.h"
 #include "ops/reducer.h"
-#include "pass/check_flow.h"
+#include "pass/check_convergence.h"
 #include "pass/form_teams.h"
 #include "pass/name_elements.h"
 #include "pass/passes.h"
@@ -173,7 +173,7 @@ Function canonicalize(Function f, const Target& target) {
     auto resolve = [&](const Expr& e) { return with_coordinates(e, k); };
     if (target.has_threads()) {
       k.body = form_teams(f, k, target, resolve);
-      k.body = check_flow(f, k, resolve);
+      k.body = check_convergence(f, k, resolve);
     }
     accept_hints(f, k);
     if (target.has_threads()) mark_thread_level(k);

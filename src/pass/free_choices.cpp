@@ -16,7 +16,7 @@ constexpr size_t most_trials = 8;
 int64_t price_of(const Inference& in) {
   int64_t total = 0;
   for (auto& item : in.items) {
-    total += int64_t(item.stage.size()) * 1000;
+    total += int64_t(item.relayout.size()) * 1000;
     if (!item.loop || !item.nest) continue;
     int64_t trips = item.loop->registers;
     for (auto& a : accesses_of(*item.nest)) {

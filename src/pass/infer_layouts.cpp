@@ -6,9 +6,9 @@
 // given what is known, until nothing new is learnt; then the next weaker level. As soon as a weaker level
 // decides something, the stronger ones are asked again. A free choice is tried out for each statement that
 // could make it, and the cheapest outcome is kept. Statements that need a fragment's elements on other
-// threads get copies through shared memory (stage_tiles), and the fixed point starts over. When all is laid
-// out, every operator says how it will be executed; that is recorded on its statement. The pass does not name
-// any operator.
+// threads get copies through shared memory (relayout_through_shared), and the fixed point starts over. When
+// all is laid out, every operator says how it will be executed; that is recorded on its statement. The pass
+// does not name any operator.
 //
 //   Cl = fragment f32[64, 64]   ->   Cl = fragment f32[64, 64] layout((i, j, rep) -> (thread, register))
 #include <algorithm>
@@ -18,9 +18,9 @@
 #include "ops/mapping.h"
 #include "pass/inference.h"
 #include "pass/passes.h"
+#include "pass/relayout_through_shared.h"
 #include "pass/splice.h"
 #include "pass/spread_banks.h"
-#include "pass/stage_tiles.h"
 
 namespace tl {
 namespace {
@@ -76,12 +76,12 @@ void preset_layouts(Inference& inference) {
 Stmt staged(Function& f, const Kernel& kernel, const Inference& inference) {
   std::map<const StmtNode*, const LayoutItem*> of;
   for (auto& item : inference.items)
-    if (!item.stage.empty()) of.emplace(item.stmt.get(), &item);
+    if (!item.relayout.empty()) of.emplace(item.stmt.get(), &item);
   auto with_copies = [&](const Stmt& original, const Stmt& walked) -> std::vector<Stmt> {
     auto it = of.find(original.get());
     if (it == of.end()) return {walked};
-    return stage_tiles(f, kernel.thread, it->second->team, inference.own, walked, it->second->stage,
-                       subject_of(original));
+    return relayout_through_shared(f, kernel.thread, it->second->team, inference.own, walked,
+                                   it->second->relayout, subject_of(original));
   };
   return splice(kernel.body, with_copies);
 }
@@ -131,13 +131,13 @@ Function infer_layouts(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
     for (int round = 0;; round++) {
       internal_check(round < 32, "copies through shared memory bring new conflicts");
-      OwnElements own(f, k);
+      ThreadLocalAccesses own(f, k);
       Inference inference{.f = f, .kernel = k, .target = target, .own = own};
       inference.items = layout_items(f, k, target);
       inference.owners = owners_of(f, inference.items);
       preset_layouts(inference);
       infer(inference);
-      bool stage = std::ranges::any_of(inference.items, [](auto& i) { return !i.stage.empty(); });
+      bool stage = std::ranges::any_of(inference.items, [](auto& i) { return !i.relayout.empty(); });
       if (stage) {
         k.body = staged(f, k, inference);
         continue;

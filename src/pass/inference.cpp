@@ -37,7 +37,7 @@ LayoutMap ask_elements(const Inference& in, const LayoutItem& item, Strictness l
       if (level == Strictness::free || keeps_own_numbers(in, item, b))
         out.fragments.emplace(b, everywhere(tile_shape(in.f[b]), item.team.count));
     } else if (in.target.has_threads() && !are_at_hand(in, item, b, it->second)) {
-      out.stage.insert(b);
+      out.relayout.insert(b);
     }
   }
   return out;
@@ -99,7 +99,7 @@ bool learn(Inference& in, LayoutItem& item, LayoutMap wanted, Strictness level) 
       note_by(in, buffer, item, level, to_string(fragment));
       share(in, buffer);
     } else if (!equal(at->second, fragment))
-      item.stage.insert(buffer);
+      item.relayout.insert(buffer);
     news |= fresh;
   }
   news |= learn_shared(in, item, wanted.shared, level);
@@ -108,8 +108,8 @@ bool learn(Inference& in, LayoutItem& item, LayoutMap wanted, Strictness level) 
     item.lanes = wanted.lanes;
     news = true;
   }
-  item.stage.insert(wanted.stage.begin(), wanted.stage.end());
-  auto decided = [&](BufferId b) { return in.known.fragments.contains(b) || item.stage.contains(b); };
+  item.relayout.insert(wanted.relayout.begin(), wanted.relayout.end());
+  auto decided = [&](BufferId b) { return in.known.fragments.contains(b) || item.relayout.contains(b); };
   bool all_decided = std::ranges::all_of(item.touched, decided);
   bool answered = !(wanted.fragments.empty() && wanted.shared.empty() && wanted.required.empty());
   item.settled |= (item.loop.has_value() || (item.stmt.as<Tile>() && answered)) && all_decided;

@@ -2,7 +2,7 @@
 // given what is known, and its answer is added to that.
 #pragma once
 #include "pass/layout_items.h"
-#include "pass/own_elements.h"
+#include "pass/thread_local_accesses.h"
 
 namespace tl {
 
@@ -10,7 +10,7 @@ struct Inference {
   const Function& f;
   const Kernel& kernel;
   const Target& target;
-  const OwnElements& own;
+  const ThreadLocalAccesses& own;
   std::vector<LayoutItem> items = {};
   std::map<BufferId, Team> owners = {};  // of fragments that something touches
   LayoutMap known = {};

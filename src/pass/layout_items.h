@@ -24,7 +24,7 @@ struct LayoutItem {
   std::set<BufferId> touched = {};   // all fragments
   std::optional<Fragment> loop = {};
   int64_t lanes = 0;
-  std::set<BufferId> stage = {};
+  std::set<BufferId> relayout = {};
   Attrs record = {};
   bool settled = false;
 };

@@ -20,9 +20,9 @@ Function infer_layouts(Function f, const Target& target);
 // physically.
 Function lower_tile_ops(Function f, const Target& target);
 // Loop nests that may leave their tensors only at the edges get two versions: wholly inside, and the rest.
-Function split_tails(Function f, const Target& target);
+Function peel_blocks(Function f, const Target& target);
 // Loops that may leave the tensors only in their last iterations are split: the iterations before, and those.
-Function split_loops(Function f, const Target& target);
+Function peel_loops(Function f, const Target& target);
 // Masks the accesses to tensors that may fall outside them.
 Function guard_bounds(Function f, const Target& target);
 // Accesses to tensors get one index, in elements.
@@ -30,7 +30,7 @@ Function flatten_buffers(Function f, const Target& target);
 // Vectorized loops become vector accesses, as wide as alignment allows.
 Function vectorize(Function f, const Target& target);
 // Storage types become bytes, and casts of them calls; pairs of 4 bits are unpacked and packed.
-Function expand_dtypes(Function f, const Target& target);
+Function legalize_dtypes(Function f, const Target& target);
 // Index arithmetic that provably fits 32 bits is done in 32 bits.
 Function narrow_index(Function f, const Target& target);
 // A loop that fills a tile and the next one that reads it become one.

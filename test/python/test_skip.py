@@ -17,7 +17,7 @@ NEEDED_BY = {
     "plan_memory": "",
 }
 OPTIONAL = """
-    rasterize pipeline_loops split_tails guard_bounds narrow_index fuse_loops hoist_invariants
+    rasterize pipeline_loops peel_blocks guard_bounds narrow_index fuse_loops hoist_invariants
     insert_sync gather_warps unroll
 """.split()
 

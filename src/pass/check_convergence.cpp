@@ -1,5 +1,5 @@
 // A walk with the conditions around each statement.
-#include "pass/check_flow.h"
+#include "pass/check_convergence.h"
 
 #include "arith/prove.h"
 #include "arith/simplify.h"
@@ -182,7 +182,7 @@ void check_repeated_updates(const Function& f, const Kernel& k, std::string_view
       });
 }
 
-Stmt check_flow(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve) {
+Stmt check_convergence(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve) {
   Varying varying{.f = f};
   varying.find(k.body);
   return Flow(f, varying, resolve, facts_of(f, k))(k.body);

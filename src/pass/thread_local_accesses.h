@@ -6,8 +6,8 @@
 
 namespace tl {
 
-struct OwnElements {
-  OwnElements(const Function& f, const Kernel& kernel);
+struct ThreadLocalAccesses {
+  ThreadLocalAccesses(const Function& f, const Kernel& kernel);
 
   // Does every thread of the team hold the element that this index names? For a store also: do all holders of
   // an element name it, so that no copy keeps its old value?

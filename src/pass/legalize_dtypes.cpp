@@ -1,4 +1,4 @@
-// expand_dtypes: storage types become types that every language has. A buffer of 8-bit floats holds bytes
+// legalize_dtypes: storage types become types that every language has. A buffer of 8-bit floats holds bytes
 // from here on, one of tf32 holds f32, and casts become calls of to_X and from_X (ir/callee_narrow.cpp). In
 // tensors and shared memory elements of 4 bits are packed two to a byte: an access takes whole bytes, which
 // are packed and unpacked here; in registers each has a byte of its own.  After vectorize, whose vectors are
@@ -244,7 +244,7 @@ void expand_buffer(BufferInfo& b) {
 
 }  // namespace
 
-Function expand_dtypes(Function f, const Target& target) {
+Function legalize_dtypes(Function f, const Target& target) {
   bool none = true;
   for (auto& b : f.buffers) none &= !b.dtype.is_storage();
   for (auto& k : f.kernels) {

@@ -1,4 +1,4 @@
-// split_tails: a loop nest whose accesses can leave their tensors only in the last blocks, or in the last
+// peel_blocks: a loop nest whose accesses can leave their tensors only in the last blocks, or in the last
 // iteration of a loop around it, is duplicated: one version for where it is wholly inside, and one for the
 // rest. One comparison, the same for all threads of a block, chooses; adjacent nests share it, so that their
 // loads are still in flight together.  Before guard_bounds, which finds nothing to guard in the first
@@ -185,7 +185,7 @@ struct Splitter final : ScopedRewriter {
 
 }  // namespace
 
-Function split_tails(Function f, const Target&) {
+Function peel_blocks(Function f, const Target&) {
   for (Kernel& k : f.kernels) {
     Splitter splitter(f, k);
     splitter.enter(f, k);

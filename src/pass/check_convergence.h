@@ -9,7 +9,7 @@ namespace tl {
 // such a statement, or a jump, stands under a condition that is read from registers, the condition becomes a
 // block_uniform: later passes see each thread's registers, and could not tell.  `resolve` puts thread indices
 // in terms of the kernel's thread variable.
-Stmt check_flow(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve);
+Stmt check_convergence(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve);
 
 // For an executor that runs one thread per block: CompileError at an atomic update that each of the kernel's
 // threads would make, because it is not in a parallel loop.  `who` runs it.

@@ -1,7 +1,7 @@
-// split_loops: where the condition that split_tails left is false only in the last iterations of a loop, the
+// peel_loops: where the condition that peel_blocks left is false only in the last iterations of a loop, the
 // loop is split in two: the iterations wholly inside, without the condition, and the rest. For chips whose
 // device compiler keeps the addresses of both branches in registers as long as they share a loop.  Right
-// after split_tails.
+// after peel_blocks.
 //
 //   for k in serial((K + 31) // 32):                       whole = bx*128 + 128 <= M ? min(K // 32, (K + 31)
 //   // 32) : 0
@@ -64,7 +64,7 @@ struct LoopSplitter final : ScopedRewriter {
     return true;
   }
 
-  // The conditions that split_tails asked in the body of `loop`, as one; the Ifs, in `asked`.
+  // The conditions that peel_blocks asked in the body of `loop`, as one; the Ifs, in `asked`.
   bool find(const For& loop, Question& q, std::vector<const If*>& asked) const {
     std::set<const ExprNode*> own;
     visit(
@@ -122,7 +122,7 @@ struct LoopSplitter final : ScopedRewriter {
 
 }  // namespace
 
-Function split_loops(Function f, const Target& target) {
+Function peel_loops(Function f, const Target& target) {
   if (!target.has_threads()) return f;
   for (Kernel& k : f.kernels) {
     LoopSplitter splitter;

@@ -1,5 +1,5 @@
 // By enumeration of the threads: an index that depends on the thread alone has a number in each.
-#include "pass/own_elements.h"
+#include "pass/thread_local_accesses.h"
 
 #include <algorithm>
 
@@ -19,7 +19,7 @@ bool depends_only_on(const Expr& e, const Expr& thread) {
 
 }  // namespace
 
-OwnElements::OwnElements(const Function& f, const Kernel& k) : kernel(k), varying{.f = f} {
+ThreadLocalAccesses::ThreadLocalAccesses(const Function& f, const Kernel& k) : kernel(k), varying{.f = f} {
   if (kernel.thread) varying.vars.emplace(kernel.thread.get(), "the thread's number in its block");
   varying.find(kernel.body);
   if (!kernel.thread) return;
@@ -29,17 +29,18 @@ OwnElements::OwnElements(const Function& f, const Kernel& k) : kernel(k), varyin
   });
 }
 
-bool OwnElements::differ(const std::vector<Expr>& index) const {
+bool ThreadLocalAccesses::differ(const std::vector<Expr>& index) const {
   return std::ranges::any_of(index, [&](const Expr& e) { return varying.differs(e); });
 }
 
-std::string OwnElements::own_numbers(BufferId b) const {
+std::string ThreadLocalAccesses::own_numbers(BufferId b) const {
   auto it = varying.buffers.find(b);
   return it == varying.buffers.end() ? "" : it->second;
 }
 
-std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>& shape,
-                                                     const std::vector<Expr>& index, const Team& team) const {
+std::vector<std::vector<int64_t>> ThreadLocalAccesses::named(const std::vector<int64_t>& shape,
+                                                             const std::vector<Expr>& index,
+                                                             const Team& team) const {
   std::vector<Expr> resolved;
   for (auto& e : index) resolved.push_back(substitute(e, values));
   for (auto& e : resolved)
@@ -57,14 +58,14 @@ std::vector<std::vector<int64_t>> OwnElements::named(const std::vector<int64_t>&
   return all;
 }
 
-bool OwnElements::cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index,
-                        const Team& team) const {
+bool ThreadLocalAccesses::cover(const std::vector<int64_t>& shape, const std::vector<Expr>& index,
+                                const Team& team) const {
   auto elements = named(shape, index, team);
   return int64_t(std::set<std::vector<int64_t>>(elements.begin(), elements.end()).size()) == product(shape);
 }
 
-bool OwnElements::are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store,
-                          const Team& team) const {
+bool ThreadLocalAccesses::are_own(const Fragment& fragment, const std::vector<Expr>& index, bool is_store,
+                                  const Team& team) const {
   if (!differ(index)) return false;
   auto elements = named(fragment.shape(), index, team);
   if (elements.empty()) return false;

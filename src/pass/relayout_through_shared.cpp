@@ -4,7 +4,7 @@
 //   for i, j in parallel(64, 64):      ->   T = shared f32[64, 64]
 //     B[i, j] = C[j, i]                     copy(C, T)
 //                                           for i, j in parallel(64, 64): B[i, j] = T[j, i]
-#include "pass/stage_tiles.h"
+#include "pass/relayout_through_shared.h"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@
 namespace tl {
 namespace {
 
-struct Stager {
+struct Relayout {
   Function& f;
   const std::string& subject;
   Span span;
@@ -85,37 +85,37 @@ Stmt replace_buffer(const Stmt& s, BufferId from, BufferId to) {
       });
 }
 
-Stmt stage_nest(Stager& stager, const For& loop, BufferId fragment) {
+Stmt relayout_nest(Relayout& relayout, const For& loop, BufferId fragment) {
   ParallelNest nest = read_nest(loop);
   bool loads = false, stores = false;
   for (auto& a : accesses_of(nest))
     if (a.buffer == fragment) (a.is_store ? stores : loads) = true;
-  BufferId shared = stager.twin(fragment, Scope::shared, "_shared");
-  stager.note(fragment, shared);
-  if (loads || !stores_all(nest, stager.f, fragment)) stager.copy(stager.before, fragment, shared);
-  if (stores) stager.copy(stager.after, shared, fragment);
+  BufferId shared = relayout.twin(fragment, Scope::shared, "_shared");
+  relayout.note(fragment, shared);
+  if (loads || !stores_all(nest, relayout.f, fragment)) relayout.copy(relayout.before, fragment, shared);
+  if (stores) relayout.copy(relayout.after, shared, fragment);
   return replace_buffer(Stmt(&loop), fragment, shared);
 }
 
-Stmt stage_operand(Stager& stager, const Tile& t, BufferId fragment) {
+Stmt relayout_operand(Relayout& relayout, const Tile& t, BufferId fragment) {
   bool reads = false, writes = false;
   for (size_t i = 0; i < t.operands.size(); i++) {
     auto* r = std::get_if<Region>(&t.operands[i]);
     if (!r || r->buffer != fragment) continue;
     Access access = t.op->operands[i].access;
-    reads |= access != Access::write || !is_whole(*r, stager.f);
+    reads |= access != Access::write || !is_whole(*r, relayout.f);
     writes |= access != Access::read;
   }
-  BufferId shared = stager.twin(fragment, Scope::shared, "_shared"), own = shared;
-  stager.note(fragment, shared);
-  if (reads) stager.copy(stager.before, fragment, shared);
+  BufferId shared = relayout.twin(fragment, Scope::shared, "_shared"), own = shared;
+  relayout.note(fragment, shared);
+  if (reads) relayout.copy(relayout.before, fragment, shared);
   if (writes && (row_of(t).nest || row_of(t).takes_shared)) {
-    stager.copy(stager.after, shared, fragment);
+    relayout.copy(relayout.after, shared, fragment);
   } else if (writes) {
-    own = stager.twin(fragment, Scope::fragment, "_own");
-    if (reads) stager.copy(stager.before, shared, own);
-    stager.copy(stager.after, own, shared);
-    stager.copy(stager.after, shared, fragment);
+    own = relayout.twin(fragment, Scope::fragment, "_own");
+    if (reads) relayout.copy(relayout.before, shared, own);
+    relayout.copy(relayout.after, own, shared);
+    relayout.copy(relayout.after, shared, fragment);
   }
   std::vector<Operand> operands = t.operands;
   for (auto& operand : operands)
@@ -129,15 +129,15 @@ bool loads_from(const Expr& e, BufferId b) {
 
 // A statement outside of nests: its own expressions, not the statements inside it.  One thread stores for
 // all, unless each names an element of its own.
-Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const Team& team, const OwnElements& own,
-                BufferId fragment) {
-  BufferId shared = stager.twin(fragment, Scope::shared, "_shared");
-  stager.note(fragment, shared);
+Stmt relayout_head(Relayout& relayout, const Stmt& s, const Expr& thread, const Team& team,
+                   const ThreadLocalAccesses& own, BufferId fragment) {
+  BufferId shared = relayout.twin(fragment, Scope::shared, "_shared");
+  relayout.note(fragment, shared);
   auto* target = s.as<Store>();
   bool replaces = target && target->buffer == fragment && !loads_from(target->value, fragment) &&
-                  (element_count(stager.f[fragment]) == 1 ||
-                   own.cover(tile_shape(stager.f[fragment]), target->index, team));
-  if (!replaces) stager.copy(stager.before, fragment, shared);
+                  (element_count(relayout.f[fragment]) == 1 ||
+                   own.cover(tile_shape(relayout.f[fragment]), target->index, team));
+  if (!replaces) relayout.copy(relayout.before, fragment, shared);
   auto moved = [&](const Expr& e) {
     return rewrite(e, [&](const Load& n, Rewriter& self) -> Expr {
       Expr out = self.children(n);
@@ -155,24 +155,24 @@ Stmt stage_head(Stager& stager, const Stmt& s, const Expr& thread, const Team& t
     fail(s->span,
          "{} is a fragment whose elements are on different threads, so the condition of a while loop cannot "
          "read one: copy it to a T.alloc_var first",
-         stager.f[fragment].name);
+         relayout.f[fragment].name);
   if (st->buffer != fragment) return replace_buffer(s, fragment, shared);
   if (std::string why = own.own_numbers(fragment); !why.empty() && !own.differ(st->index))
     fail(s->span,
          "each thread may store a different value here, because of {}, but the elements of {} are on "
          "different threads; keep values of a single thread in a T.alloc_local or a T.alloc_var",
-         why, stager.f[fragment].name);
-  stager.copy(stager.after, shared, fragment);
+         why, relayout.f[fragment].name);
+  relayout.copy(relayout.after, shared, fragment);
   Stmt stored = replace_buffer(s, fragment, shared);
   return own.differ(st->index) ? stored : if_then(eq(thread, imm(team.first)), stored, {}, s->span);
 }
 
 }  // namespace
 
-std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const Team& team, const OwnElements& own,
-                              const Stmt& stmt, const std::set<BufferId>& fragments,
-                              const std::string& subject) {
-  Stager stager{.f = f, .subject = subject, .span = stmt->span};
+std::vector<Stmt> relayout_through_shared(Function& f, const Expr& thread, const Team& team,
+                                          const ThreadLocalAccesses& own, const Stmt& stmt,
+                                          const std::set<BufferId>& fragments, const std::string& subject) {
+  Relayout relayout{.f = f, .subject = subject, .span = stmt->span};
   Stmt s = stmt;
   auto* target = stmt.as<Store>();
   std::vector<BufferId> order(fragments.begin(), fragments.end());
@@ -182,16 +182,16 @@ std::vector<Stmt> stage_tiles(Function& f, const Expr& thread, const Team& team,
     });
   for (BufferId b : order) {
     if (auto* t = s.as<Tile>()) {
-      s = stage_operand(stager, *t, b);
+      s = relayout_operand(relayout, *t, b);
     } else if (auto* loop = s.as<For>(); loop && loop->loop == Loop::parallel) {
-      s = stage_nest(stager, *loop, b);
+      s = relayout_nest(relayout, *loop, b);
     } else {
-      s = stage_head(stager, s, thread, team, own, b);
+      s = relayout_head(relayout, s, thread, team, own, b);
     }
   }
-  std::vector<Stmt> all = std::move(stager.before);
+  std::vector<Stmt> all = std::move(relayout.before);
   all.push_back(std::move(s));
-  all.insert(all.end(), stager.after.begin(), stager.after.end());
+  all.insert(all.end(), relayout.after.begin(), relayout.after.end());
   return all;
 }
 
