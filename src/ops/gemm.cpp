@@ -171,10 +171,10 @@ Choice choose(const Gemm& g, const LayoutContext& ctx) {
   fail(g.tile.span, "gemm: {} cannot run this: {}", ctx.target.name, c.why_not);
 }
 
-LayoutMap infer_layout_gemm(const Tile& t, const LayoutContext& ctx, Strictness level) {
+LayoutDecisions infer_layout_gemm(const Tile& t, const LayoutContext& ctx, Strictness level) {
   Gemm g = read_gemm(t, ctx.function);
   Choice c = choose(g, ctx);
-  LayoutMap out = c.strategy->infer_layout(g, ctx, level);
+  LayoutDecisions out = c.strategy->infer_layout(g, ctx, level);
   if (!c.why_not.empty() && ctx.target.has_threads()) out.record.entries["why_not"] = c.why_not;
   return out;
 }
@@ -205,7 +205,7 @@ int64_t recorded(const Gemm& g, std::string_view name) {
   return g.tile.attrs.get_int(name);
 }
 
-Expr as_factor(DType type, Expr element, Span span) {
+Expr as_operand(DType type, Expr element, Span span) {
   if (element->dtype == tf32) element = cast(tf32, cast(f32, std::move(element), span), span);
   return cast(type, std::move(element), span);
 }

@@ -27,7 +27,7 @@ struct GemmStrategy {
   bool (*runs)(std::string_view instruction, const Target& target);
   // "" or the reason why it cannot run this.
   std::string (*applies)(const Gemm& g, const LayoutContext& ctx);
-  LayoutMap (*infer_layout)(const Gemm& g, const LayoutContext& ctx, Strictness level);
+  LayoutDecisions (*infer_layout)(const Gemm& g, const LayoutContext& ctx, Strictness level);
   Stmt (*lower)(const Gemm& g, LowerContext& ctx);
   // The record in words, for the report.
   std::string (*describe)(const Gemm& g, const LowerContext& ctx);
@@ -45,7 +45,7 @@ inline bool is_fragment(const Region& r, const Function& f) { return f[r.buffer]
 
 // An element of A or B as the number that is multiplied: tf32 is rounded from what is stored, to nearest,
 // ties away.
-Expr as_factor(DType type, Expr element, Span span);
+Expr as_operand(DType type, Expr element, Span span);
 
 // The two dimensions of an operand's region that are its rows and its columns.
 std::array<size_t, 2> matrix_dims(const Region& r);
@@ -65,7 +65,7 @@ inline int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 bool is_whole_matrix(const Region& r, const Function& f);  // all of a two-dimensional buffer
 bool same_fragment(const Fragment& a, const Fragment& b);  // equal, told quickly where they are not
 // Does the region, a whole fragment, have this layout? An unknown layout will.
-bool lies_as(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted);
+bool lies_as(const Region& r, const Function& f, const LayoutDecisions& known, const Fragment& wanted);
 BufferId local_registers(const Gemm& g, LowerContext& ctx, std::string name, DType type, int64_t n);
 // The region in shared memory.
 SharedMatrix shared_matrix(const LowerContext& ctx, const Region& r);
@@ -76,7 +76,7 @@ SharedMatrix to_scratch(const Gemm& g, LowerContext& ctx, const Region& r, Layou
                         std::string_view why, std::vector<Stmt>& out);
 Stmt cleared(const Gemm& g, LowerContext& ctx);  // zeros in C's region
 // C's region becomes the product of that layout over `registers`, or grows by it, by way of a scratch tile.
-Stmt from_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,
-                  std::string_view why);
+Stmt store_via_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,
+                       std::string_view why);
 
 }  // namespace tl

@@ -122,12 +122,12 @@ Layout layout_for(std::vector<WarpAccess> accesses, int bits, const std::vector<
   return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most, target.shared_banks);
 }
 
-LayoutMap infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
+LayoutDecisions infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   ThreadGrid t = place_threads(g, ctx.team.count);
-  LayoutMap out{.record = {.entries = {{"instruction", "fma"},
-                                       {"threads_m", t.rows},
-                                       {"threads_n", t.cols},
-                                       {"vector", t.vector}}}};
+  LayoutDecisions out{.record = {.entries = {{"instruction", "fma"},
+                                             {"threads_m", t.rows},
+                                             {"threads_n", t.cols},
+                                             {"vector", t.vector}}}};
   if (level != Strictness::strict) return out;
   Fragment wanted = fma_accumulator(g, t);
   if (lies_as(g.c, ctx.function, ctx.known, wanted)) out.fragments.emplace(g.c.buffer, std::move(wanted));
@@ -166,7 +166,7 @@ Expr operand(const Gemm& g, const SharedMatrix& m, Expr x, Expr y, int64_t rows,
              const Facts& facts) {
   auto clamp = [&](Expr e, int64_t extent) { return simplify(min(std::move(e), imm(extent - 1)), facts); };
   Expr at = m.at(clamp(std::move(x), rows), clamp(std::move(y), cols), facts);
-  return as_factor(g.c_type, load(m.type, m.buffer, {at}, g.tile.span), g.tile.span);
+  return as_operand(g.c_type, load(m.type, m.buffer, {at}, g.tile.span), g.tile.span);
 }
 
 Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
@@ -211,7 +211,7 @@ Stmt lower_fma(const Gemm& g, LowerContext& ctx) {
   bool idle = t.rows * t.cols < ctx.team.count;  // threads without a part of C
   stmts.push_back(idle ? if_then(lt(tx, imm(t.rows * t.cols)), sum, {}, at) : sum);
   if (!direct)
-    stmts.push_back(from_scratch(
+    stmts.push_back(store_via_scratch(
         g, ctx, sums, wanted,
         is_whole_matrix(g.c, ctx.function) ? "another operator laid it out" : "C is a part of a fragment"));
   return block(std::move(stmts), at);

@@ -47,9 +47,9 @@ WarpAccess block_reads(const std::vector<int64_t>& shape, int bits, int64_t elem
 // C and the tiles in shared memory lie as the instruction wants, strictly.  A fragment operand mostly follows
 // the accumulator that it was computed from, which agrees with the instruction or, in another grid, goes
 // through scratch; so it is asked for at `common`, after its producers.
-LayoutMap infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
+LayoutDecisions infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   MmaPlan p = choose_plan(g, ctx);
-  LayoutMap out{.record = record_of(p)};
+  LayoutDecisions out{.record = record_of(p)};
   auto want = [&](const Region& r, Fragment wanted) {  // where another operator was first, lowering copes
     if (lies_as(r, ctx.function, ctx.known, wanted)) out.fragments.emplace(r.buffer, std::move(wanted));
   };
@@ -77,7 +77,7 @@ LayoutMap infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strictness l
 // ── lowering ──────────────────────────────────────────────────────────────────────────────────────────
 
 // Where a warp finds its part of A or B: in shared memory, from which it loads each step, or in registers.
-struct Factor {
+struct Operand {
   std::optional<WarpShare> memory = {};
   BufferId registers;
   int64_t tile_stride = 0, step_stride = 0;  // in the registers
@@ -88,7 +88,7 @@ struct MmaLowering {
   LowerContext& ctx;
   const MmaPlan& plan;
   Expr lane, warp_row, warp_col;
-  Factor a, b;
+  Operand a, b;
   BufferId sums;
   Facts facts;
 
@@ -104,13 +104,13 @@ struct MmaLowering {
     return plan.all_n(g) % plan.cols ? lt(warp_col * plan.n_tiles + j, imm(plan.all_n(g))) : Expr{};
   }
 
-  Stmt load(const Factor& o, const MatrixInstr& row, const Expr& k) {
+  Stmt load(const Operand& o, const MatrixInstr& row, const Expr& k) {
     return o.memory ? load_share(row, *o.memory, k, lane, ctx, facts, g.tile.span) : block({});
   }
 
   Stmt multiply(const MatrixInstr& row, const Expr& step) {
     Expr i = facts.loop_var("mi", plan.m_tiles), j = facts.loop_var("ni", plan.n_tiles);
-    auto part = [&](const Factor& o, DType type, const Expr& tile) {
+    auto part = [&](const Operand& o, DType type, const Expr& tile) {
       return address(type, o.registers, tile * o.tile_stride + step * o.step_stride);
     };
     Expr c = address(g.c_type, sums, (i * plan.n_tiles + j) * row.c.registers);
@@ -139,15 +139,15 @@ BufferId factors(const Gemm& g, LowerContext& ctx, bool is_b, BufferId fragment,
   if (type == factor && type != tf32) return fragment;
   BufferId local = local_registers(g, ctx, is_b ? "B_regs" : "A_regs", factor, registers);
   Expr r = var("r");
-  Expr value = as_factor(factor, tl::load(type, fragment, {r}), g.tile.span);
+  Expr value = as_operand(factor, tl::load(type, fragment, {r}), g.tile.span);
   before.push_back(
       for_loop(r, registers, Loop::unrolled, store(local, {r}, value, g.tile.span), g.tile.span));
   return local;
 }
 
 // A or B made ready: where the fragment lies as wanted, nothing is to be done.
-Factor mma_factor(const Gemm& g, LowerContext& ctx, const MmaPlan& p, bool is_b, const Expr& part,
-                  std::vector<Stmt>& before) {
+Operand mma_operand(const Gemm& g, LowerContext& ctx, const MmaPlan& p, bool is_b, const Expr& part,
+                    std::vector<Stmt>& before) {
   const Region& r = is_b ? g.b : g.a;
   Fragment wanted = is_b ? mma_b(g, p) : mma_a(g, p);
   int64_t registers = is_b ? p.row->b.registers : p.row->a.registers, tiles = is_b ? p.n_tiles : p.m_tiles;
@@ -223,8 +223,8 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
                 .lane = floormod(ctx.thread, p.warp),
                 .warp_row = warp_row,
                 .warp_col = warp_col,
-                .a = mma_factor(g, ctx, p, false, warp_row, stmts),
-                .b = mma_factor(g, ctx, p, true, warp_col, stmts),
+                .a = mma_operand(g, ctx, p, false, warp_row, stmts),
+                .b = mma_operand(g, ctx, p, true, warp_col, stmts),
                 .sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, all),
                 .facts = facts_of(ctx.function, ctx.kernel)};
   if (g.clear || !direct) stmts.push_back(zeroed(g, l.sums, all));
@@ -232,7 +232,7 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
   stmts.push_back(
       if_then(idle ? lt(ctx.thread, imm(p.rows * p.cols * p.warp)) : Expr{}, l.run(), {}, g.tile.span));
   if (!direct)
-    stmts.push_back(from_scratch(
+    stmts.push_back(store_via_scratch(
         g, ctx, l.sums, sums,
         is_whole_matrix(g.c, ctx.function) ? "another operator laid it out" : "C is a part of a fragment"));
   return block(std::move(stmts), g.tile.span);

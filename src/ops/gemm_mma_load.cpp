@@ -141,7 +141,7 @@ struct Loader {
                       span);
     if (s.factor != tf32) return loads;
     int64_t n = fragment.registers * tiles;
-    Expr r = facts.loop_var("r", n), value = as_factor(tf32, load(tf32, s.registers, {to + r}, span), span);
+    Expr r = facts.loop_var("r", n), value = as_operand(tf32, load(tf32, s.registers, {to + r}, span), span);
     return block({loads, for_loop(r, n, Loop::unrolled, store(s.registers, {to + r}, value, span), span)},
                  span);
   }
@@ -184,7 +184,7 @@ struct Loader {
     Expr r = facts.loop_var("r", fragment.registers / n), v = n > 1 ? facts.loop_var("v", n) : Expr{};
     Expr reg = n > 1 ? r * n + v : r;
     Expr value = load(s.memory.type, s.memory.buffer, {element(outer, k, reg)}, span);
-    Stmt body = store(s.registers, {to + reg}, as_factor(s.factor, value, span), span);
+    Stmt body = store(s.registers, {to + reg}, as_operand(s.factor, value, span), span);
     if (n > 1) body = for_loop(v, n, Loop::vectorized, body, span);
     return for_loop(r, fragment.registers / n, Loop::unrolled, body, span);
   }

@@ -142,7 +142,7 @@ MatrixRows rows_for(const Gemm& g, const Target& target) {
 }
 
 // How many fragments of the gemm would not lie where this plan wants them.
-int64_t moved_by(const Gemm& g, const MmaPlan& p, const Function& f, const LayoutMap& known) {
+int64_t moved_by(const Gemm& g, const MmaPlan& p, const Function& f, const LayoutDecisions& known) {
   int64_t moved = !lies_as(g.c, f, known, mma_accumulator(g, p));
   if (is_fragment(g.a, f)) moved += !lies_as(g.a, f, known, mma_a(g, p));
   if (is_fragment(g.b, f)) moved += !lies_as(g.b, f, known, mma_b(g, p));

@@ -105,7 +105,7 @@ bool same_fragment(const Fragment& a, const Fragment& b) {
   return equal(a, b);
 }
 
-bool lies_as(const Region& r, const Function& f, const LayoutMap& known, const Fragment& wanted) {
+bool lies_as(const Region& r, const Function& f, const LayoutDecisions& known, const Fragment& wanted) {
   auto it = known.fragments.find(r.buffer);
   return is_whole_matrix(r, f) && (it == known.fragments.end() || same_fragment(it->second, wanted));
 }
@@ -182,8 +182,8 @@ Stmt cleared(const Gemm& g, LowerContext& ctx) {
                   ctx.target.has_threads() ? Loop::unrolled : Loop::serial, one, span);
 }
 
-Stmt from_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,
-                  std::string_view why) {
+Stmt store_via_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, const Fragment& product,
+                       std::string_view why) {
   std::string name = ctx.function[g.c.buffer].name;
   Span span = g.tile.span;
   SharedMatrix tile =

@@ -96,8 +96,8 @@ Attrs micro_record_of(const Gemm& g, const Target& target) {
                       {"micro_n", u.width()}}};
 }
 
-LayoutMap infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
-  LayoutMap out{.record = micro_record_of(g, ctx.target)};
+LayoutDecisions infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
+  LayoutDecisions out{.record = micro_record_of(g, ctx.target)};
   bool shared = ctx.function[g.b.buffer].scope == Scope::shared;
   Dot dot = dot_of(g, ctx.target);
   bool as_is = !g.trans_b && !dot.row && g.b_type == compute_type(g, dot);

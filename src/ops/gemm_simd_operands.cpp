@@ -83,7 +83,7 @@ void Lowering::rest_of_panels(const Matrix& m, BufferId to, const Layout& l, int
     if (count <= 0 || wide <= 0) return;
     Expr i = facts.loop_var("i", count), j = facts.loop_var("j", wide), row = i + first_row,
          col = j + first_col;
-    Expr value = as_factor(sum, load(type, m.region.buffer, {place(m, row, col)}, at), at);
+    Expr value = as_operand(sum, load(type, m.region.buffer, {place(m, row, col)}, at), at);
     Stmt body = store(to, {simplify(map_index(l, {row, col})[0], facts)}, value, at);
     before.push_back(for_loop(i, count, Loop::serial, for_loop(j, wide, Loop::serial, body, at), at));
   };
@@ -120,7 +120,7 @@ Placed Lowering::widen(const Matrix& m, int64_t rows, int64_t cols, int64_t widt
   int64_t chunk = std::min(u.lanes, width ? width : cols), whole = cols / chunk;
   DType type = ctx.function[m.region.buffer].dtype;
   auto move = [&](const Expr& i, const Expr& j) {
-    Expr value = as_factor(sum, load(type, m.region.buffer, {place(m, i, j)}, at), at);
+    Expr value = as_operand(sum, load(type, m.region.buffer, {place(m, i, j)}, at), at);
     return store(to, {simplify(map_index(l, {i, j})[0], facts)}, value, at);
   };
   int64_t turned = 0;  // rows of whole panels that are written by turning columns

@@ -88,7 +88,7 @@ Facts nest_facts(const ParallelNest& nest, const Function& f, const Kernel& k) {
   return facts;
 }
 
-Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads) {
+Fragment replicated(const std::vector<int64_t>& shape, int64_t threads) {
   std::vector<Term> terms;
   int64_t stride = 1;
   for (size_t d = shape.size(); d-- > 0; stride *= shape[d])
@@ -103,7 +103,7 @@ std::vector<int64_t> tile_shape(const BufferInfo& info) {
   return shape;
 }
 
-int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known) {
+int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutDecisions& known) {
   int64_t left = target.shared_bytes;
   for (size_t i = 0; i < f.buffers.size(); i++) {
     const BufferInfo& info = f.buffers[i];
@@ -283,7 +283,8 @@ std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestA
 
 }  // namespace
 
-std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment) {
+std::optional<Fragment> derive_mapping(const ParallelNest& nest, const NestAccess& a,
+                                       const Fragment& fragment) {
   if (!fragment.layout.terms) return std::nullopt;
   auto loop_at = loops_over(nest, a, fragment);
   if (!loop_at) return std::nullopt;
@@ -299,8 +300,8 @@ std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, co
   return make_fragment(nest.extents, fragment.replicas, std::move(terms));
 }
 
-std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment,
-                                    int64_t lanes) {
+std::optional<Fragment> derive_partial_mapping(const ParallelNest& nest, const NestAccess& a,
+                                               const Fragment& fragment, int64_t lanes) {
   if (!fragment.layout.terms) return std::nullopt;
   auto loop_at = loops_over(nest, a, fragment);
   if (!loop_at) return std::nullopt;

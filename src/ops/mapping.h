@@ -15,10 +15,10 @@ Facts nest_facts(const ParallelNest& nest, const Function& f, const Kernel& k);
 std::optional<size_t> loop_of(const ParallelNest& nest,
                               const Expr& index);  // the loop whose variable this is
 // Every thread holds, or runs, all elements.
-Fragment everywhere(const std::vector<int64_t>& shape, int64_t threads);
+Fragment replicated(const std::vector<int64_t>& shape, int64_t threads);
 std::vector<int64_t> tile_shape(const BufferInfo& info);  // of a shared, fragment or local buffer
 // How many elements this shared buffer may take and leave room for the others in the block's memory.
-int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutMap& known);
+int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutDecisions& known);
 
 // Both elements of a byte lie on one thread, which stores it, now or later out of a fragment.  Does the nest
 // have such bytes, and would a mapping separate those along the last loop?
@@ -36,11 +36,12 @@ int64_t access_width(const ParallelNest& nest, const LayoutContext& ctx, const F
 Fragment plan_free(const ParallelNest& nest, const LayoutContext& ctx, int64_t lanes);
 // Each iteration on the thread that holds its element of a fragment: possible if the access names every loop
 // once, by its variable.
-std::optional<Fragment> follow(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment);
+std::optional<Fragment> derive_mapping(const ParallelNest& nest, const NestAccess& a,
+                                       const Fragment& fragment);
 // The same where the access leaves out some loops: those run over the fragment's replicas, then over
 // registers.
-std::optional<Fragment> follow_some(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment,
-                                    int64_t lanes);
+std::optional<Fragment> derive_partial_mapping(const ParallelNest& nest, const NestAccess& a,
+                                               const Fragment& fragment, int64_t lanes);
 // The layout a fragment takes from a nest's mapping: digits of loops it is indexed by stay; the thread digits
 // of the other loops become replicas; dimensions that no loop runs over lie in registers.
 std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,

@@ -50,7 +50,7 @@ enum class Strictness : uint8_t { strict, common, free };
 // `required`, best first, when it is asked strictly: it gets one of them, whatever others prefer. How the
 // operator will be executed goes into `record`; what it says when all is laid out becomes attributes of the
 // statement, which lowering reads.
-struct LayoutMap {
+struct LayoutDecisions {
   std::map<BufferId, Layout> shared = {};
   std::map<BufferId, std::vector<WarpAccess>> reads = {};
   std::map<BufferId, std::vector<Layout>> required = {};
@@ -65,7 +65,7 @@ struct LayoutContext {
   const Kernel& kernel;
   const Target& target;
   Team team;  // whose threads run the statement
-  const LayoutMap& known;
+  const LayoutDecisions& known;
 };
 // Where an operator reports to the user: how it runs, and (a refusal) what it could not do.
 struct Notes {
@@ -80,7 +80,7 @@ struct LowerContext {
   const Target& target;
   Team team;                                    // whose threads run the statement
   Expr thread;                                  // the thread's number in it
-  const LayoutMap& layouts;                     // of every shared, local and fragment buffer
+  const LayoutDecisions& layouts;               // of every shared, local and fragment buffer
   std::function<BufferId(BufferInfo)> scratch;  // a buffer of the lowered form; the pass places its Alloc
   Notes note;
 };
@@ -97,7 +97,7 @@ struct TileOp {
   void (*eval)(const Tile& t, const Function& f, const EvalContext& ctx);
   // Sugar for a parallel loop nest: then this says which, and the two below are null.
   ParallelNest (*nest)(const Tile& t, const Function& f) = nullptr;
-  LayoutMap (*infer_layout)(const Tile& t, const LayoutContext& ctx, Strictness level) = nullptr;
+  LayoutDecisions (*infer_layout)(const Tile& t, const LayoutContext& ctx, Strictness level) = nullptr;
   // The statement at level thread.  Accesses to shared, fragment and local buffers are physical (one index,
   // in elements, the layout applied: ctx.layouts); those to global buffers are logical (one index per
   // dimension).

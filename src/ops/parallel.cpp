@@ -45,7 +45,7 @@ std::optional<Fragment> follow_known(const ParallelNest& nest, const LayoutConte
   for (auto& a : accesses) {
     auto known = ctx.known.fragments.find(a.buffer);
     if (known == ctx.known.fragments.end()) continue;
-    auto mapping = follow(nest, a, known->second);
+    auto mapping = derive_mapping(nest, a, known->second);
     if (!mapping) continue;
     size_t agreeing = 0;
     for (auto& other : accesses) {
@@ -67,7 +67,7 @@ std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutCont
   for (auto& a : accesses) {
     auto known = ctx.known.fragments.find(a.buffer);
     if (known == ctx.known.fragments.end() || known->second.replicas == 1) continue;
-    auto mapping = follow_some(nest, a, known->second, lanes);
+    auto mapping = derive_partial_mapping(nest, a, known->second, lanes);
     if (mapping && 2 * mapping->threads > ctx.team.count) return mapping;
   }
   return std::nullopt;
@@ -111,11 +111,11 @@ bool stores_fragment(const ParallelNest& nest, const Function& f) {
 }
 
 void decide_loop(const ParallelNest& nest, const LayoutContext& ctx, const std::vector<NestAccess>& fragments,
-                 Strictness level, LayoutMap& out) {
+                 Strictness level, LayoutDecisions& out) {
   out.loop = ctx.known.loop;
   if (out.loop) return;
   if (ctx.target.has_threads() && is_thread_local(nest, ctx.function, ctx.kernel)) {
-    if (level == Strictness::free) out.loop = everywhere(nest.extents, ctx.team.count);
+    if (level == Strictness::free) out.loop = replicated(nest.extents, ctx.team.count);
     return;
   }
   // Copies of an iteration would read what one of them has written; and one alone cannot write to all of a
@@ -141,8 +141,8 @@ constexpr int64_t most_copied = 64;  // elements of a fragment that every thread
 
 }  // namespace
 
-LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Strictness level) {
-  LayoutMap out;
+LayoutDecisions infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Strictness level) {
+  LayoutDecisions out;
   std::vector<NestAccess> accesses = accesses_of(nest);
   std::erase_if(accesses, [&](auto& a) { return ctx.function[a.buffer].scope != Scope::fragment; });
   decide_loop(nest, ctx, accesses, level, out);
@@ -166,7 +166,7 @@ LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Str
   return out;
 }
 
-Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer,
+Expr physical_index(const LayoutDecisions& layouts, const Function& f, BufferId buffer,
                     const std::vector<Expr>& index, const Facts& facts) {
   if (auto it = layouts.shared.find(buffer); it != layouts.shared.end())
     return simplify(map_index(it->second, index)[0], facts);

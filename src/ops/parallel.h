@@ -20,7 +20,7 @@ Stmt with_constant_extents(const Function& f, const For& loop, int64_t threads);
 
 // common: follow a fragment whose layout is known.  free: choose a mapping of iterations to threads and
 // vector lanes.  Either way lay out the nest's other fragments to match.
-LayoutMap infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Strictness level);
+LayoutDecisions infer_parallel(const ParallelNest& nest, const LayoutContext& ctx, Strictness level);
 
 // One thread's part, as loops over the registers of ctx.layouts.loop.
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx);
@@ -29,7 +29,7 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx);
 // What the simulator checks of an access to a tile whose index became `physical`; nothing where it is proven.
 Claim claim_of(const Function& f, BufferId buffer, const std::vector<Expr>& index, const Expr& physical,
                const Facts& facts, const Target& target);
-Expr physical_index(const LayoutMap& layouts, const Function& f, BufferId buffer,
+Expr physical_index(const LayoutDecisions& layouts, const Function& f, BufferId buffer,
                     const std::vector<Expr>& index, const Facts& facts);
 
 }  // namespace tl

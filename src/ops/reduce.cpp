@@ -364,10 +364,10 @@ ParallelNest nest_over(const Reduce& r, const Function& f) {
 
 namespace {
 
-LayoutMap infer_layout_reduce(const Tile& t, const LayoutContext& ctx, Strictness level) {
+LayoutDecisions infer_layout_reduce(const Tile& t, const LayoutContext& ctx, Strictness level) {
   if (level == Strictness::strict || !ctx.target.has_threads()) return {};
   Reduce r = read_reduce(t, ctx.function);
-  LayoutMap out;
+  LayoutDecisions out;
   std::optional<Fragment> from = ctx.known.loop;
   bool fragment = ctx.function[r.src.buffer].scope == Scope::fragment;
   if (auto it = ctx.known.fragments.find(r.src.buffer); fragment && it != ctx.known.fragments.end())

@@ -116,7 +116,7 @@ std::optional<BufferId> Threads::load_source(const Fragment& mapping) {
                   .elements = mapping.registers};
   for (int64_t e : r.shape) info.shape.push_back(imm(e));
   BufferId staged = ctx.scratch(std::move(info));
-  LayoutMap layouts = ctx.layouts;
+  LayoutDecisions layouts = ctx.layouts;
   layouts.fragments.emplace(staged, mapping);
   LowerContext inner{.function = ctx.function,
                      .kernel = ctx.kernel,

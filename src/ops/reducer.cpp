@@ -51,7 +51,7 @@ void eval_init(const Tile& t, const Function& f, const EvalContext& ctx) {
 
 void eval_finalize(const Tile&, const Function&, const EvalContext&) {}  // one part: the value
 
-LayoutMap infer_layout_reducer(const Tile&, const LayoutContext&, Strictness) { return {}; }
+LayoutDecisions infer_layout_reducer(const Tile&, const LayoutContext&, Strictness) { return {}; }
 
 Stmt lower_init(const Tile& t, LowerContext& ctx) {
   Reduce r = reduce_of(t, ctx.function);

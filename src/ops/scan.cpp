@@ -264,8 +264,8 @@ Stmt ScanLowering::by_one() {
 }
 
 // Fragments go through shared memory, whatever their layout.
-LayoutMap infer_layout_scan(const Tile& t, const LayoutContext& ctx, Strictness) {
-  LayoutMap out;
+LayoutDecisions infer_layout_scan(const Tile& t, const LayoutContext& ctx, Strictness) {
+  LayoutDecisions out;
   if (!ctx.target.has_threads()) return out;
   for (size_t i : {0, 1})
     if (BufferId b = region_of(t, i).buffer; ctx.function[b].scope == Scope::fragment) out.relayout.insert(b);

@@ -59,13 +59,13 @@ ParallelNest nest_transpose(const Tile& t, const Function& f) {
   return nest;
 }
 
-LayoutMap infer_layout_transpose(const Tile& t, const LayoutContext& ctx, Strictness level) {
+LayoutDecisions infer_layout_transpose(const Tile& t, const LayoutContext& ctx, Strictness level) {
   ParallelNest nest = nest_transpose(t, ctx.function);
   BufferId dst = region_of(t, 1).buffer;
   const BufferInfo& info = ctx.function[dst];
   bool apart = ctx.target.has_threads() && level == Strictness::free && info.scope == Scope::shared &&
                ctx.function[region_of(t, 0).buffer].scope != Scope::fragment && !ctx.known.loop;
-  LayoutMap out;
+  LayoutDecisions out;
   if (apart) {  // single elements: either side is read or written across its rows
     out.loop = plan_free(nest, ctx, 1);
     out.lanes = 1;

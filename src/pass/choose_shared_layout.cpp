@@ -40,7 +40,7 @@ Wanted ask_strictly(Inference& in) {
   Wanted out;
   for (LayoutItem& item : in.items) {
     if (item.nest || !item.stmt.as<Tile>()) continue;
-    LayoutMap wanted = ask(in, item, Strictness::strict);
+    LayoutDecisions wanted = ask(in, item, Strictness::strict);
     for (auto& [b, any] : wanted.required) out.required[b].push_back({item.stmt, std::move(any)});
     for (auto& [b, layout] : wanted.shared) {
       if (!out.demands.contains(b) && in.known.shared.contains(b))

@@ -58,9 +58,9 @@ std::vector<BufferId> known_ids(const M& known) {
 void preset_layouts(Inference& inference) {
   visit(inference.kernel.body, [&](const Alloc& n) {
     const BufferInfo& info = inference.f[n.buffer];
-    LayoutMap& known = inference.known;
+    LayoutDecisions& known = inference.known;
     if (info.scope == Scope::fragment && !inference.target.has_threads())
-      known.fragments.emplace(n.buffer, everywhere(tile_shape(info), 1));
+      known.fragments.emplace(n.buffer, replicated(tile_shape(info), 1));
     else if (info.scope == Scope::fragment && info.layout)
       known.fragments.emplace(n.buffer, checked_fragment(*info.layout, "the layout of " + info.name,
                                                          info.span, inference.owner(n.buffer)));
@@ -107,13 +107,13 @@ Stmt annotated(const Stmt& body, const std::vector<LayoutItem>& items) {
       });
 }
 
-void write_back(Function& f, const LayoutMap& known, const Inference& in) {
+void write_back(Function& f, const LayoutDecisions& known, const Inference& in) {
   visit(in.kernel.body, [&](const Alloc& n) {
     BufferInfo& info = f[n.buffer];
     if (info.scope == Scope::fragment) {
       auto it = known.fragments.find(n.buffer);
       Fragment fragment =
-          it == known.fragments.end() ? everywhere(tile_shape(info), in.owner(n.buffer).count) : it->second;
+          it == known.fragments.end() ? replicated(tile_shape(info), in.owner(n.buffer).count) : it->second;
       info.layout = fragment.layout.map();
       info.elements = fragment.registers;
     } else if (info.scope == Scope::shared || info.scope == Scope::local) {
@@ -143,7 +143,7 @@ Function infer_layouts(Function f, const Target& target) {
         continue;
       }
       if (target.has_threads()) spread(inference);
-      LayoutMap known = std::move(inference.known);
+      LayoutDecisions known = std::move(inference.known);
       std::vector<LayoutItem> items = std::move(inference.items);
       f.notes.insert(f.notes.end(), inference.notes.begin(), inference.notes.end());
       write_back(f, known, inference);

@@ -14,7 +14,7 @@ constexpr std::string_view strictness_names[] = {"strict", "common", "free"};
 
 // Do all threads find the elements that they name in their own registers, and may write them there?
 bool are_at_hand(const Inference& in, const LayoutItem& item, BufferId b, const Fragment& fragment) {
-  bool is_everywhere = equal(fragment, everywhere(tile_shape(in.f[b]), item.team.count));
+  bool is_everywhere = equal(fragment, replicated(tile_shape(in.f[b]), item.team.count));
   return std::ranges::all_of(item.places, [&](const LayoutItem::Element& e) {
     if (e.buffer != b || (is_everywhere && !(e.is_store && in.own.differ(e.index)))) return true;
     return in.own.are_own(fragment, e.index, e.is_store, item.team);
@@ -29,13 +29,13 @@ bool keeps_own_numbers(const Inference& in, const LayoutItem& item, BufferId b) 
          });
 }
 
-LayoutMap ask_elements(const Inference& in, const LayoutItem& item, Strictness level) {
-  LayoutMap out;
+LayoutDecisions ask_elements(const Inference& in, const LayoutItem& item, Strictness level) {
+  LayoutDecisions out;
   for (BufferId b : item.elements) {
     auto it = in.known.fragments.find(b);
     if (it == in.known.fragments.end()) {
       if (level == Strictness::free || keeps_own_numbers(in, item, b))
-        out.fragments.emplace(b, everywhere(tile_shape(in.f[b]), item.team.count));
+        out.fragments.emplace(b, replicated(tile_shape(in.f[b]), item.team.count));
     } else if (in.target.has_threads() && !are_at_hand(in, item, b, it->second)) {
       out.relayout.insert(b);
     }
@@ -83,7 +83,7 @@ bool ask_all(Inference& in, Strictness level) {
 
 }  // namespace
 
-LayoutMap ask(Inference& in, const LayoutItem& item, Strictness level) {
+LayoutDecisions ask(Inference& in, const LayoutItem& item, Strictness level) {
   if (!item.elements.empty()) return ask_elements(in, item, level);
   in.known.loop = item.loop;
   if (item.nest) return infer_parallel(*item.nest, in.context(item.team), level);
@@ -91,7 +91,7 @@ LayoutMap ask(Inference& in, const LayoutItem& item, Strictness level) {
   return row_of(*t).infer_layout(*t, in.context(item.team), level);
 }
 
-bool learn(Inference& in, LayoutItem& item, LayoutMap wanted, Strictness level) {
+bool learn(Inference& in, LayoutItem& item, LayoutDecisions wanted, Strictness level) {
   bool news = false;
   for (auto& [buffer, fragment] : wanted.fragments) {
     auto [at, fresh] = in.known.fragments.emplace(buffer, fragment);

@@ -13,7 +13,7 @@ struct Inference {
   const ThreadLocalAccesses& own;
   std::vector<LayoutItem> items = {};
   std::map<BufferId, Team> owners = {};  // of fragments that something touches
-  LayoutMap known = {};
+  LayoutDecisions known = {};
   std::vector<Note> notes = {};
 
   Team owner(BufferId fragment) const {
@@ -25,9 +25,9 @@ struct Inference {
   }
 };
 
-LayoutMap ask(Inference& in, const LayoutItem& item, Strictness level);
+LayoutDecisions ask(Inference& in, const LayoutItem& item, Strictness level);
 // Adds what an item wants; true if that was new.
-bool learn(Inference& in, LayoutItem& item, LayoutMap wanted, Strictness level);
+bool learn(Inference& in, LayoutItem& item, LayoutDecisions wanted, Strictness level);
 // What was learnt of a buffer holds for all that share its storage.
 void share(Inference& in, BufferId learnt);
 // Asks all that are not settled, strictly and then for what they commonly want, until nothing new is learnt.

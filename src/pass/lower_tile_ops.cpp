@@ -11,8 +11,8 @@
 namespace tl {
 namespace {
 
-LayoutMap layouts_of(const Function& f) {
-  LayoutMap map;
+LayoutDecisions layouts_of(const Function& f) {
+  LayoutDecisions map;
   for (size_t i = 0; i < f.buffers.size(); i++) {
     const BufferInfo& info = f.buffers[i];
     if (!info.layout) continue;
@@ -28,7 +28,7 @@ struct Lowerer {
   Function& f;
   Kernel& kernel;
   const Target& target;
-  LayoutMap layouts;
+  LayoutDecisions layouts;
   Team team = whole_block(kernel);  // whose statements are being lowered
   std::vector<BufferId> scratch = {};
 

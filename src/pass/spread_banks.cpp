@@ -17,7 +17,7 @@ std::map<BufferId, int64_t> mentions(const R& r) {
 
 // Tiles with rows that these nests alone touch.
 std::vector<BufferId> candidates(const Function& f, const Kernel& k, const std::vector<MappedNest>& nests,
-                                 const LayoutMap& known) {
+                                 const LayoutDecisions& known) {
   std::map<BufferId, int64_t> everywhere = mentions(k.body), inside;
   std::set<const StmtNode*> tiles;
   for (auto& n : nests) {
@@ -70,7 +70,8 @@ WarpCost cost_of(const Layout& l, const std::vector<WarpAccess>& accesses, int b
 }  // namespace
 
 std::map<BufferId, Layout> spread_over_banks(const Function& f, const Kernel& k, const Target& target,
-                                             const std::vector<MappedNest>& nests, const LayoutMap& known) {
+                                             const std::vector<MappedNest>& nests,
+                                             const LayoutDecisions& known) {
   std::map<BufferId, Layout> chosen;
   for (BufferId b : candidates(f, k, nests, known)) {
     int bits = f[b].dtype.bits;

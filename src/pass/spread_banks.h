@@ -15,6 +15,7 @@ struct MappedNest {
 
 // Layouts for tiles that `known` has none for, where row-major would cost a warp more wavefronts.
 std::map<BufferId, Layout> spread_over_banks(const Function& f, const Kernel& k, const Target& target,
-                                             const std::vector<MappedNest>& nests, const LayoutMap& known);
+                                             const std::vector<MappedNest>& nests,
+                                             const LayoutDecisions& known);
 
 }  // namespace tl

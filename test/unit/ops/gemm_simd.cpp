@@ -175,8 +175,8 @@ TEST_CASE("gemm_simd: B is wanted in panels, padded to whole ones, each element 
         Function f = function_of({12, n, 10, f32, f32, false, tb});
         const Tile* gemm = nullptr;
         visit(f.kernels[0].body, [&](const Tile& t) { gemm = t.op->name == "gemm" ? &t : gemm; });
-        LayoutMap known;
-        LayoutMap wanted = gemm_simd.infer_layout(
+        LayoutDecisions known;
+        LayoutDecisions wanted = gemm_simd.infer_layout(
             read_gemm(*gemm, f), {f, f.kernels[0], target, {0, 1}, known}, Strictness::strict);
         REQUIRE_EQ(wanted.shared.size(), tb ? 0 : 1);  // a transposed B is turned when it is multiplied
         if (tb) continue;

@@ -18,13 +18,13 @@ namespace {
 // What the first and the second of the operators can work with.
 std::vector<Layout> first_any, second_any;
 
-LayoutMap require_first(const Tile& t, const LayoutContext&, Strictness level) {
-  LayoutMap out;
+LayoutDecisions require_first(const Tile& t, const LayoutContext&, Strictness level) {
+  LayoutDecisions out;
   if (level == Strictness::strict) out.required.emplace(region_of(t, 0).buffer, first_any);
   return out;
 }
-LayoutMap require_second(const Tile& t, const LayoutContext&, Strictness level) {
-  LayoutMap out;
+LayoutDecisions require_second(const Tile& t, const LayoutContext&, Strictness level) {
+  LayoutDecisions out;
   if (level == Strictness::strict) out.required.emplace(region_of(t, 0).buffer, second_any);
   return out;
 }
