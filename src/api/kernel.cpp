@@ -124,7 +124,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     explained = true;
     return;
   }
-  if (!settings.at_machine) usual = find_usual();
+  if (!settings.at_machine) specialization = find_specialization();
   Made made = make(true);
   program = made.variant.program;
   source = program.text;
@@ -201,8 +201,8 @@ CompiledKernel::Made CompiledKernel::make_simulation(const Function& f, Target c
   return made;
 }
 
-CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
-  Function f = function_for(is_usual);
+CompiledKernel::Made CompiledKernel::make(bool specialized) const {
+  Function f = function_for(specialized);
   Target chip = with_user_rows(*target.chip);
   if (target.kind == "sim") return make_simulation(f, std::move(chip));
   Cache cache = settings.cache ? *settings.cache : disk_cache();
@@ -227,24 +227,25 @@ CompiledKernel::Made CompiledKernel::make(bool is_usual) const {
 }
 
 const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argument> arguments) {
-  if (is_usual(arguments)) {
-    if (!usual_ran.load(std::memory_order_relaxed)) usual_ran.store(true, std::memory_order_relaxed);
+  if (is_specialized(arguments)) {
+    if (!specialized_ran.load(std::memory_order_relaxed))
+      specialized_ran.store(true, std::memory_order_relaxed);
     return first;
   }
-  if (!general_made.load(std::memory_order_acquire)) {
+  if (!generic_made.load(std::memory_order_acquire)) {
     std::lock_guard guard(lock);
-    if (!general) {
+    if (!generic) {
       Program lenient = program;  // a call that is wrong in other ways is not worth a compilation
       lenient.alignment = 0;
       Packed unused;
       check_and_pack(lenient, arguments, device_type(), unused);
-      on_stack_for(function, [&] { general = std::make_unique<const Variant>(make(false).variant); });
-      general_reason = why_unusual(arguments);
-      general_made.store(general.get(), std::memory_order_release);
+      on_stack_for(function, [&] { generic = std::make_unique<const Variant>(make(false).variant); });
+      generic_reason = why_unusual(arguments);
+      generic_made.store(generic.get(), std::memory_order_release);
     }
   }
-  if (!general_ran.load(std::memory_order_relaxed)) general_ran.store(true, std::memory_order_relaxed);
-  return *general;
+  if (!generic_ran.load(std::memory_order_relaxed)) generic_ran.store(true, std::memory_order_relaxed);
+  return *generic;
 }
 
 // ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -348,10 +349,10 @@ Report CompiledKernel::current_report() {
                          .text = fmt::format("{}; {}", text, ran ? "has run" : "has not run yet"),
                          .pass = ""});
   };
-  if (target.chip && (general || !usual.dimensions.empty())) {
-    note("usual variant", "for calls where " + describe_usual(), usual_ran);
-    if (general)
-      note("general variant", "for all other calls; made for one where " + general_reason, general_ran);
+  if (target.chip && (generic || !specialization.dimensions.empty())) {
+    note("specialized variant", "for calls where " + describe_specialization(), specialized_ran);
+    if (generic)
+      note("generic variant", "for all other calls; made for one where " + generic_reason, generic_ran);
   }
   return now;
 }

@@ -1,6 +1,6 @@
 // A function compiled and ready to be called: target resolved, disk cache asked.  There are two variants at
-// most: the usual one assumes what holds for nearly every call, whatever its sizes; the general one assumes
-// nothing, and is made when the first call needs it.
+// most: the specialized one assumes what holds for nearly every call, whatever its sizes; the generic one
+// assumes nothing, and is made when the first call needs it.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -72,8 +72,8 @@ class CompiledKernel {
     IntegerSource source;
     int64_t divisor = 1;
   };
-  // What the usual variant assumes of its arguments; nothing on targets that gain nothing by it.
-  struct Usual {
+  // What the specialized variant assumes of its arguments; nothing on targets that gain nothing by it.
+  struct Specialization {
     int alignment = 1;  // of every tensor's address, in bytes
     std::vector<Dimension> dimensions = {};
     std::vector<size_t> sized = {};  // parameters: tensors that span fewer than 2^31 elements
@@ -91,32 +91,32 @@ class CompiledKernel {
     std::vector<Phase> phases = {};
     bool from_cache = false;
   };
-  Usual find_usual() const;
+  Specialization find_specialization() const;
   void note_flags();
-  bool is_usual(std::span<const Argument> arguments) const;
-  std::string describe_usual() const;
+  bool is_specialized(std::span<const Argument> arguments) const;
+  std::string describe_specialization() const;
   // What makes a call an unusual one.
   std::string why_unusual(std::span<const Argument> arguments) const;
   std::string key_of(const Function& f, const Target& chip, std::string_view edited = {}) const;
   // Asks the cache; nothing for a key that is empty or unknown, nor where levels are to be dumped.
   std::optional<Made> from_cache(const Cache& cache, const std::string& key) const;
-  Function function_for(bool is_usual) const;
+  Function function_for(bool specialized) const;
   bool edits_text() const { return settings.edit_text && target.kind != "sim"; }
   Compiled lower(const Function& f, const Target& chip) const;
   Made make_simulation(const Function& f, Target chip) const;
-  Made make(bool is_usual) const;
+  Made make(bool specialized) const;
   void explain_passes();
   const Variant& variant_for(std::span<const Argument> arguments);
 
   Settings settings;
-  Usual usual;
+  Specialization specialization;
   bool explained = false;
-  Variant first;    // the usual one
-  std::mutex lock;  // of the general one while it is made, and of the report
-  std::unique_ptr<const Variant> general;
-  std::atomic<const Variant*> general_made = nullptr;
-  std::atomic<bool> usual_ran = false, general_ran = false;
-  std::string general_reason;  // of the call that it was made for
+  Variant first;    // the specialized one
+  std::mutex lock;  // of the generic one while it is made, and of the report
+  std::unique_ptr<const Variant> generic;
+  std::atomic<const Variant*> generic_made = nullptr;
+  std::atomic<bool> specialized_ran = false, generic_ran = false;
+  std::string generic_reason;  // of the call that it was made for
 };
 
 // Text IR with the operators and instructions of this build.

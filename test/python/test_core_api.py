@@ -331,7 +331,7 @@ def test_a_call_that_breaks_an_assumption_makes_a_variant():
     def variants_after(shape, address):
         with pytest.raises(RuntimeError):  # there is no such GPU
             k.launch([Elsewhere(shape, address), Elsewhere(shape, address + 2**20)], 0)
-        return [i["text"] for i in k.report.notes if i["subject"] == "general variant"]
+        return [i["text"] for i in k.report.notes if i["subject"] == "generic variant"]
 
     assert "tl_store(&Y" in k.source  # several elements at once, which takes both assumptions
     assert variants_after((64, 64), 0x10000) == []

@@ -97,7 +97,7 @@ def check_two_binaries(kernel, target, folder):
     if target == "cpu":
         assert entries == 1 and variants(kernel) == []
     elif target.startswith("sim"):
-        assert variants(kernel) == ["usual variant", "general variant"]
+        assert variants(kernel) == ["specialized variant", "generic variant"]
         assert all("; has run" in n.text for n in kernel.report.notes if n.subject.endswith("variant"))
 
 
@@ -161,17 +161,17 @@ def test_the_variants_say_what_they_assume_and_which_ran():
         "for calls where addresses are divisible by 16 bytes, N is divisible by 8, "
         "tensors span fewer than 2^31 elements"
     )
-    assert notes(kernel) == {"usual variant": usual + "; has not run yet"}
+    assert notes(kernel) == {"specialized variant": usual + "; has not run yet"}
     x = np.ones((5, 12), np.float16)
     kernel(x, np.zeros_like(x))
     assert notes(kernel) == {
-        "usual variant": usual + "; has not run yet",
-        "general variant": "for all other calls; made for one where N = 12 is not divisible by 8; has run",
+        "specialized variant": usual + "; has not run yet",
+        "generic variant": "for all other calls; made for one where N = 12 is not divisible by 8; has run",
     }
     assert "N = 12 is not divisible by 8" in kernel.explain()
     x = np.ones((5, 16), np.float16)  # how many rows there are decides no alignment
     kernel(x, np.zeros_like(x))
-    assert notes(kernel)["usual variant"] == usual + "; has run"
+    assert notes(kernel)["specialized variant"] == usual + "; has run"
 
 
 def test_the_general_variant_takes_elements_of_any_alignment():
@@ -191,7 +191,7 @@ def test_the_general_variant_takes_elements_of_any_alignment():
         y = np.full(size, np.nan, np.float32)
         kernel(x, y, z)
         assert np.allclose(y, x.astype(np.float32) + z, atol=1e-2)
-    assert "general variant" in notes(kernel)
+    assert "generic variant" in notes(kernel)
 
 
 def test_static_shapes_have_an_unaligned_variant_too():
@@ -206,7 +206,7 @@ def test_static_shapes_have_an_unaligned_variant_too():
     y = np.zeros(64, np.float32)
     kernel(x[1:], y)
     assert (y == x[1:]).all()
-    assert "an address is divisible by 4 bytes only, not 16" in notes(kernel)["general variant"]
+    assert "an address is divisible by 4 bytes only, not 16" in notes(kernel)["generic variant"]
 
 
 def cuda_source(function):

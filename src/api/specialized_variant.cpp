@@ -1,5 +1,5 @@
-// What the usual variant of a kernel assumes of a call, and whether a call meets it: alignment of addresses
-// and rows, indices of 32 bits.
+// What the specialized variant of a kernel assumes of a call, and whether a call meets it: alignment of
+// addresses and rows, indices of 32 bits.
 #include <algorithm>
 
 #include "api/kernel.h"
@@ -60,8 +60,8 @@ bool spans_32_bits(const TensorView& t) {
 
 }  // namespace
 
-CompiledKernel::Usual CompiledKernel::find_usual() const {
-  Usual u;
+CompiledKernel::Specialization CompiledKernel::find_specialization() const {
+  Specialization u;
   bool aligns = target.chip->vector_alignment != 1, narrows = target.chip->index_bits <= 32;
   if (aligns) u.alignment = target.chip->vector_bytes;
   if (!aligns && !narrows) return u;
@@ -80,34 +80,35 @@ CompiledKernel::Usual CompiledKernel::find_usual() const {
   return u;
 }
 
-bool CompiledKernel::is_usual(std::span<const Argument> arguments) const {
-  if (usual.alignment > 1 && common_alignment(arguments) < usual.alignment) return false;
-  for (auto& d : usual.dimensions) {
+bool CompiledKernel::is_specialized(std::span<const Argument> arguments) const {
+  if (specialization.alignment > 1 && common_alignment(arguments) < specialization.alignment) return false;
+  for (auto& d : specialization.dimensions) {
     Found found = dimension_of(d.source, arguments);
     if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0)
       return false;
   }
-  for (size_t i : usual.sized)
+  for (size_t i : specialization.sized)
     if (auto* t = i < arguments.size() ? std::get_if<TensorView>(&arguments[i]) : nullptr)
       if (!spans_32_bits(*t)) return false;
   return true;
 }
 
-std::string CompiledKernel::describe_usual() const {
+std::string CompiledKernel::describe_specialization() const {
   std::vector<std::string> parts;
-  if (usual.alignment > 1)
-    parts.push_back(fmt::format("addresses are divisible by {} bytes", usual.alignment));
-  for (auto& d : usual.dimensions)
+  if (specialization.alignment > 1)
+    parts.push_back(fmt::format("addresses are divisible by {} bytes", specialization.alignment));
+  for (auto& d : specialization.dimensions)
     if (d.divisor > 1) parts.push_back(fmt::format("{} is divisible by {}", d.source.name, d.divisor));
-  if (!usual.sized.empty()) parts.push_back("tensors span fewer than 2^31 elements");
+  if (!specialization.sized.empty()) parts.push_back("tensors span fewer than 2^31 elements");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::string CompiledKernel::why_unusual(std::span<const Argument> arguments) const {
   std::vector<std::string> broken;
-  if (int a = common_alignment(arguments); a < usual.alignment)
-    broken.push_back(fmt::format("an address is divisible by {} bytes only, not {}", a, usual.alignment));
-  for (auto& d : usual.dimensions) {
+  if (int a = common_alignment(arguments); a < specialization.alignment)
+    broken.push_back(
+        fmt::format("an address is divisible by {} bytes only, not {}", a, specialization.alignment));
+  for (auto& d : specialization.dimensions) {
     Found found = dimension_of(d.source, arguments);
     if (!found.known) continue;
     if (found.value % d.divisor)
@@ -115,19 +116,19 @@ std::string CompiledKernel::why_unusual(std::span<const Argument> arguments) con
     if (found.value > INT32_MAX || found.value < 0)
       broken.push_back(fmt::format("{} = {} is not in [0, 2^31)", d.source.name, found.value));
   }
-  for (size_t i : usual.sized)
+  for (size_t i : specialization.sized)
     if (auto* t = std::get_if<TensorView>(&arguments[i]); t && !spans_32_bits(*t))
       broken.push_back(fmt::format("{} spans 2^31 elements or more", program.params[i].name));
   return fmt::format("{}", fmt::join(broken, ", "));
 }
 
-Function CompiledKernel::function_for(bool is_usual) const {
+Function CompiledKernel::function_for(bool specialized) const {
   Function f = function;
-  if (!is_usual) {
+  if (!specialized) {
     for (Kernel& k : f.kernels) k.attrs.entries["alignment"] = int64_t(0);
     return f;
   }
-  for (auto& d : usual.dimensions) {
+  for (auto& d : specialization.dimensions) {
     DType type = d.var->dtype;
     if (d.divisor > 1)
       f.facts.push_back(eq(binary(BinaryOp::floormod, d.var, imm(d.divisor, type)), zero(type)));
@@ -135,7 +136,7 @@ Function CompiledKernel::function_for(bool is_usual) const {
     f.facts.push_back(le(imm(0), d.var));
     f.facts.push_back(le(d.var, imm(INT32_MAX)));
   }
-  for (size_t i : usual.sized)
+  for (size_t i : specialization.sized)
     f.facts.push_back(le(simplify(span_of(f[f.params[i].buffer])), imm(INT32_MAX)));
   return f;
 }
