@@ -24,29 +24,29 @@ bool StatementAccesses::writes() const {
   return !now.writes.empty() || std::ranges::any_of(begun, [](auto& b) { return !b.second.writes.empty(); });
 }
 
-Meeting BlockAccesses::meeting(const Buffers& before, const Buffers& after) const {
-  Meeting worst = Meeting::none;
+Conflict BlockAccesses::conflict(const Buffers& before, const Buffers& after) const {
+  Conflict worst = Conflict::none;
   for (auto& [a, first] : before)
     for (auto& [b, second] : after) {
       bool shared = f[a].scope == Scope::shared && f[b].scope == Scope::shared;
       if (a != b && !(shared && overlap(f, a, b))) continue;
       if (is_own_affair(kernel, a) && is_own_affair(kernel, b)) continue;
-      Meeting m = a == b ? meet(first, second, warp) : Meeting::in_block;
-      if (m == Meeting::in_warp && shared) m = Meeting::in_block;
+      Conflict m = a == b ? conflict_of(first, second, warp) : Conflict::intra_block;
+      if (m == Conflict::intra_warp && shared) m = Conflict::intra_block;
       worst = std::max(worst, m);
     }
   return worst;
 }
 
-Meeting BlockAccesses::meeting(const Accesses& before, const Accesses& after) const {
-  return std::max({meeting(before.writes, after.reads), meeting(before.reads, after.writes),
-                   meeting(before.writes, after.writes)});
+Conflict BlockAccesses::conflict(const Accesses& before, const Accesses& after) const {
+  return std::max({conflict(before.writes, after.reads), conflict(before.reads, after.writes),
+                   conflict(before.writes, after.writes)});
 }
 
 bool BlockAccesses::meets_itself(const StatementAccesses& a) const {
   Accesses sum = a.now;
   for (auto& [token, accesses] : a.begun) sum.add(accesses, warp);
-  return meeting(sum, sum) != Meeting::none;
+  return conflict(sum, sum) != Conflict::none;
 }
 
 void BlockAccesses::find() {

@@ -47,13 +47,13 @@ struct BlockAccesses {
   StatementAccesses of(const Expr& e, const Team& team) const;
   // Must the later accesses wait for the earlier ones, and of which threads? In shared memory, conflicts
   // within a warp count as those of a block.
-  Meeting meeting(const Accesses& before, const Accesses& after) const;
+  Conflict conflict(const Accesses& before, const Accesses& after) const;
   // Do threads exchange data from one iteration of a loop to the next?
   bool meets_itself(const StatementAccesses& a) const;
 
  private:
   using Buffers = std::map<BufferId, Footprint>;
-  Meeting meeting(const Buffers& before, const Buffers& after) const;
+  Conflict conflict(const Buffers& before, const Buffers& after) const;
   void include(StatementAccesses& to, const Effects& effects, const WalkContext& at) const;
   void add(StatementAccesses& to, const Effect& e, const WalkContext& at, bool in_tile) const;
 };

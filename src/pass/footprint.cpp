@@ -31,14 +31,14 @@ void Footprint::add(const Footprint& other, int warp) {
     owner[i] = joined(owner[i], other.owner[i], warp);
 }
 
-Meeting meet(const Footprint& a, const Footprint& b, int warp) {
-  if (a.is_unknown() || b.is_unknown()) return Meeting::in_block;
-  Meeting worst = Meeting::none;
+Conflict conflict_of(const Footprint& a, const Footprint& b, int warp) {
+  if (a.is_unknown() || b.is_unknown()) return Conflict::intra_block;
+  Conflict worst = Conflict::none;
   for (size_t i = 0; i < a.owner.size() && i < b.owner.size(); i++) {
     int16_t x = a.owner[i], y = b.owner[i];
     if (x == Footprint::nobody || y == Footprint::nobody || (x == y && x >= 0)) continue;
-    if (warp_of(x, warp) < 0 || warp_of(x, warp) != warp_of(y, warp)) return Meeting::in_block;
-    worst = Meeting::in_warp;
+    if (warp_of(x, warp) < 0 || warp_of(x, warp) != warp_of(y, warp)) return Conflict::intra_block;
+    worst = Conflict::intra_warp;
   }
   return worst;
 }

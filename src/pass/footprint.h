@@ -24,8 +24,8 @@ struct Footprint {
   void add(const Footprint& other, int warp);
 };
 // Do different threads touch one element, one in `a` and another in `b`? Also threads of one warp count.
-enum class Meeting { none, in_warp, in_block };
-Meeting meet(const Footprint& a, const Footprint& b, int warp);
+enum class Conflict { none, intra_warp, intra_block };
+Conflict conflict_of(const Footprint& a, const Footprint& b, int warp);
 
 class Footprints {
  public:

@@ -58,10 +58,10 @@ struct Inserter {
 
   void order(const Stmt& s, const Accesses& a) {
     if (a.empty()) return;
-    Meeting m = accesses.meeting(now.pending, a);
+    Conflict m = accesses.conflict(now.pending, a);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
-    if (m == Meeting::in_block || (m == Meeting::in_warp && !whole)) need_barrier(barrier, s);
-    if (m == Meeting::in_warp && whole) warp_barrier.insert(s.get());
+    if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(barrier, s);
+    if (m == Conflict::intra_warp && whole) warp_barrier.insert(s.get());
   }
 
   // What was begun counts from where it is waited for: no barrier before that has ordered it.  Where all
@@ -100,7 +100,7 @@ struct Inserter {
     State before = now;
     for (int round = 0; round < 2; round++) {
       walk(body);
-      if (accesses.meeting(now.pending, head) != Meeting::none) need_barrier(barrier_after, body);
+      if (accesses.conflict(now.pending, head) != Conflict::none) need_barrier(barrier_after, body);
       now.add(std::exchange(jumping.continues, {}), warp);
       now.pending.add(head, warp);
     }
@@ -172,7 +172,7 @@ struct Inserter {
   }
 
   void jump(const Stmt& s, const Callee& callee) {
-    if (&callee == &continue_loop && (accesses.meeting(now.pending, jumping.head) != Meeting::none))
+    if (&callee == &continue_loop && (accesses.conflict(now.pending, jumping.head) != Conflict::none))
       need_barrier(barrier, s);
     if (&callee == &break_loop) jumping.breaks.add(now, warp);
     if (&callee == &continue_loop) jumping.continues.add(now, warp);
