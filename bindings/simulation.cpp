@@ -25,7 +25,7 @@ nb::dict finding_row(const Finding& f) {
   return d;
 }
 
-nb::tuple gap_row(const Gap& g) {
+nb::tuple output_row(const UnwrittenOutput& g) {
   return nb::make_tuple(g.tensor, place_of(g.span), nb::tuple(nb::cast(g.first)), g.elements, g.of);
 }
 
@@ -60,13 +60,13 @@ StopHandler stop_handler(nb::handle python) {
 }
 
 nb::dict dict_of(const SimulationReport& report) {
-  nb::list findings, gaps, counters;
+  nb::list findings, outputs, counters;
   for (auto& f : report.findings) findings.append(finding_row(f));
-  for (auto& g : report.gaps) gaps.append(gap_row(g));
+  for (auto& g : report.unwritten_outputs) outputs.append(output_row(g));
   for (auto& c : report.counters.rows) counters.append(counter_row(c));
   nb::dict d;
   d["findings"] = findings;
-  d["gaps"] = gaps;
+  d["unwritten_outputs"] = outputs;
   d["counters"] = counters;
   d["seed"] = report.seed;
   d["schedules"] = report.schedules;

@@ -7,9 +7,11 @@
 
 namespace tl::sim {
 
-Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch) {
+Logical logical(const Execution& x, Timeline timeline, int64_t thread, uint32_t epoch) {
   if (!watch_of(x)) return {};
-  return {.slot = watch_of(x)->clocks.slot(line, thread), .epoch = epoch, .by_proxy = line != Line::copies};
+  return {.slot = watch_of(x)->clocks.slot(timeline, thread),
+          .epoch = epoch,
+          .by_proxy = timeline != Timeline::copies};
 }
 
 Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
@@ -24,7 +26,7 @@ Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
   return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
 }
 
-void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from,
+void add_chunks(const Execution& x, std::vector<Chunk>& all, std::byte* to, const std::byte* from,
                 int64_t bytes, int64_t given) {
   constexpr int64_t most = 16;
   if (!from) given = 0;
@@ -38,31 +40,31 @@ void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, cons
   }
 }
 
-void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Piece> pieces) {
+void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Chunk> chunks) {
   int64_t thread = x.warp.first + lane;
   m.load = {.phase = m.phase, .thread = thread, .site = x.site.site};
   engine_of(x).begin_telling({.thread = thread,
                               .epoch = m.copies,
                               .barrier = x.place(barrier).address + x.value(barrier, lane).i,
                               .knows = watch_of(x) ? watch_of(x)->clocks.release(thread) : nullptr,
-                              .pieces = std::move(pieces)});
+                              .chunks = std::move(chunks)});
 }
 
-void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Piece> pieces) {
+void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Chunk> chunks) {
   groups.last = groups.epoch;
   groups.site = x.site.site;
   engine_of(x).begin(groups.begun,
-                     {.thread = x.warp.first + lane, .epoch = groups.epoch, .pieces = std::move(pieces)});
+                     {.thread = x.warp.first + lane, .epoch = groups.epoch, .chunks = std::move(chunks)});
 }
 
 void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes) {
-  Tally* tally = x.warp.block->tally;
-  if (!tally || !at) return;
+  PerformanceCounters* counters = x.warp.block->counters;
+  if (!counters || !at) return;
   std::vector<int64_t> addresses;
   for (int64_t i = 0; i < bytes; i += bulk_unit)
     addresses.push_back(int64_t(reinterpret_cast<uintptr_t>(at)) + i);
-  tally->access(x.place(arg), addresses, std::min(bytes, bulk_unit), x.site.site, Counter::Kind::copy,
-                x.site.callee->name);
+  counters->access(x.place(arg), addresses, std::min(bytes, bulk_unit), x.site.site, Counter::Kind::copy,
+                   x.site.callee->name);
 }
 
 namespace {
@@ -72,52 +74,52 @@ using Does = AsyncInstr::Does;
 // ── cp.async: (to, from) or (to, from, given) ─────────────────────────────────────────────────────────
 void begin_copy(const Execution& x) {
   int64_t bytes = x.row<AsyncInstr>().bytes;
-  Tally::Addresses read(x.warp.block->tally), written(x.warp.block->tally);
+  PerformanceCounters::Addresses read(x.warp.block->counters), written(x.warp.block->counters);
   for_lanes(x.lanes, [&](int lane) {
     int64_t thread = x.warp.first + lane, given = x.site.args.size() > 2 ? x.value(2, lane).i : bytes;
     if (given < 0 || given > bytes)
       stop(Finding::Kind::fault, x.site.span,
            "{}: {} of {} bytes are to be copied, in {}; the rest is filled with 0, so it must be 0 to {}",
            x.site.callee->name, given, bytes, describe_thread(x.warp, lane), bytes);
-    Groups& groups = engine_of(x).groups(Line::copies, thread);
-    Logical by = logical(x, Line::copies, thread, groups.epoch);
+    Groups& groups = engine_of(x).groups(Timeline::copies, thread);
+    Logical by = logical(x, Timeline::copies, thread, groups.epoch);
     std::byte* from = given ? x.reach(1, lane, x.value(1, lane).i, given, bytes, Touch::read, &by) : nullptr;
     std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bytes, Touch::write, &by);
     read.set(lane, from);
     written.set(lane, to);
-    std::vector<Piece> pieces;
-    add_pieces(x, pieces, to, from, bytes, given);
-    engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .pieces = std::move(pieces)});
+    std::vector<Chunk> chunks;
+    add_chunks(x, chunks, to, from, bytes, given);
+    engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .chunks = std::move(chunks)});
   });
   read.count(x.warp, x.place(1), bytes, x.site.site, Counter::Kind::load);
   written.count(x.warp, x.place(0), bytes, x.site.site, Counter::Kind::copy, x.site.callee->name);
 }
 
 // ── groups ────────────────────────────────────────────────────────────────────────────────────────────
-void commit(const Execution& x, Line line) {
+void commit(const Execution& x, Timeline timeline) {
   for_lanes(x.lanes, [&](int lane) {
-    Groups& groups = engine_of(x).groups(line, x.warp.first + lane);
+    Groups& groups = engine_of(x).groups(timeline, x.warp.first + lane);
     groups.committed.push_back(groups.epoch++);
   });
 }
 
-void wait(const Execution& x, Line line, int64_t n, bool only_reads = false) {
-  x.tally(Counter::Kind::barrier);
+void wait(const Execution& x, Timeline timeline, int64_t n, bool only_reads = false) {
+  x.count(Counter::Kind::barrier);
   for_lanes(x.lanes, [&](int lane) {
     int64_t thread = x.warp.first + lane;
-    uint32_t landed = engine_of(x).wait(line, thread, size_t(n), only_reads);
+    uint32_t landed = engine_of(x).wait(timeline, thread, size_t(n), only_reads);
     if (!watch_of(x)) return;
     Clocks& clocks = watch_of(x)->clocks;
-    if (line == Line::bulk_writes) clocks.join(thread, Line::bulk_reads, landed);
-    if (!only_reads) clocks.join(thread, line, landed);
+    if (timeline == Timeline::bulk_writes) clocks.join(thread, Timeline::bulk_reads, landed);
+    if (!only_reads) clocks.join(thread, timeline, landed);
   });
 }
 
-void commit_copies(const Execution& x) { commit(x, Line::copies); }
-void wait_copies(const Execution& x) { wait(x, Line::copies, x.value(0, 0).i); }
+void commit_copies(const Execution& x) { commit(x, Timeline::copies); }
+void wait_copies(const Execution& x) { wait(x, Timeline::copies, x.value(0, 0).i); }
 void wait_all_copies(const Execution& x) {
-  commit(x, Line::copies);
-  wait(x, Line::copies, 0);
+  commit(x, Timeline::copies);
+  wait(x, Timeline::copies, 0);
 }
 
 // ── bulk copies: (to, from, bytes), a load with its barrier ──────────────────────────────────────────
@@ -138,30 +140,30 @@ void begin_bulk_load(const Execution& x) {
     std::byte* from = x.reach(1, lane, x.value(1, lane).i, bytes, bulk_unit, Touch::read, &by);
     std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bulk_unit, Touch::write, &by);
     count_bulk(x, from, 1, bytes);
-    std::vector<Piece> pieces;
-    add_pieces(x, pieces, to, from, bytes, bytes);
-    begin_load(x, lane, barrier, m, std::move(pieces));
+    std::vector<Chunk> chunks;
+    add_chunks(x, chunks, to, from, bytes, bytes);
+    begin_load(x, lane, barrier, m, std::move(chunks));
   });
 }
 
 void begin_bulk_store(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     int64_t bytes = bulk_bytes(x, lane), thread = x.warp.first + lane;
-    Groups& groups = engine_of(x).groups(Line::bulk_writes, thread);
-    Logical reads = logical(x, Line::bulk_reads, thread, groups.epoch),
-            writes = logical(x, Line::bulk_writes, thread, groups.epoch);
+    Groups& groups = engine_of(x).groups(Timeline::bulk_writes, thread);
+    Logical reads = logical(x, Timeline::bulk_reads, thread, groups.epoch),
+            writes = logical(x, Timeline::bulk_writes, thread, groups.epoch);
     std::byte* from = x.reach(1, lane, x.value(1, lane).i, bytes, bulk_unit, Touch::read, &reads);
     std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bulk_unit, Touch::write, &writes);
     count_bulk(x, to, 0, bytes);
-    std::vector<Piece> pieces;
-    add_pieces(x, pieces, to, from, bytes, bytes);
-    begin_store(x, lane, groups, std::move(pieces));
+    std::vector<Chunk> chunks;
+    add_chunks(x, chunks, to, from, bytes, bytes);
+    begin_store(x, lane, groups, std::move(chunks));
   });
 }
 
-void commit_bulk(const Execution& x) { commit(x, Line::bulk_writes); }
-void wait_bulk(const Execution& x) { wait(x, Line::bulk_writes, x.value(0, 0).i); }
-void wait_bulk_read(const Execution& x) { wait(x, Line::bulk_writes, x.value(0, 0).i, true); }
+void commit_bulk(const Execution& x) { commit(x, Timeline::bulk_writes); }
+void wait_bulk(const Execution& x) { wait(x, Timeline::bulk_writes, x.value(0, 0).i); }
+void wait_bulk_read(const Execution& x) { wait(x, Timeline::bulk_writes, x.value(0, 0).i, true); }
 
 void fence_proxy(const Execution& x) {
   if (watch_of(x)) for_lanes(x.lanes, [&](int lane) { watch_of(x)->clocks.fence(x.warp.first + lane); });
@@ -206,7 +208,7 @@ void Translator::prepare_async(const AsyncInstr& row) {
          (*std::ranges::find_if(all, offers))->name);
   }
   bool by_proxy = row.does >= Does::bulk_load && row.does <= Does::fence;
-  code.lines = std::max(code.lines, by_proxy ? line_count : int(Line::copies) + 1);
+  code.timelines = std::max(code.timelines, by_proxy ? timeline_count : int(Timeline::copies) + 1);
 }
 
 void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {

@@ -12,19 +12,19 @@ inline constexpr int64_t bulk_unit = 16;  // bytes that a bulk copy moves at onc
 inline BlockWatch* watch_of(const Execution& x) { return x.warp.block->watch; }
 inline Engine& engine_of(const Execution& x) { return *x.warp.block->engine; }
 
-// A logical thread of that line, where accesses are watched.
-Logical logical(const Execution& x, Line line, int64_t thread, uint32_t epoch);
+// A logical thread of that timeline, where accesses are watched.
+Logical logical(const Execution& x, Timeline timeline, int64_t thread, uint32_t epoch);
 // That of a barrier's copies, joined by the threads that wait for the phase.
 Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane);
 
-// to[0, bytes), of which the first `given` come from `from`, in pieces of at most 16 bytes.  Either may be
+// to[0, bytes), of which the first `given` come from `from`, in chunks of at most 16 bytes.  Either may be
 // null: then 0 comes, or it goes nowhere.
-void add_pieces(const Execution& x, std::vector<Piece>& all, std::byte* to, const std::byte* from,
+void add_chunks(const Execution& x, std::vector<Chunk>& all, std::byte* to, const std::byte* from,
                 int64_t bytes, int64_t given);
 
-// The bulk load that the pieces are, which will tell the barrier in argument `barrier`; and the store.
-void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Piece> pieces);
-void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Piece> pieces);
+// The bulk load that the chunks are, which will tell the barrier in argument `barrier`; and the store.
+void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Chunk> chunks);
+void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Chunk> chunks);
 void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes);
 
 // tensor_copy.cpp

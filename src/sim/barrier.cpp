@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/performance_counters.h"
 #include "sim/report.h"
-#include "sim/tally.h"
 #include "sim/warp.h"
 
 namespace tl::sim {
 
 void leave_barrier(Warp& w) {
-  if (Tally* t = w.block->tally; t && is_waiting(w))
+  if (PerformanceCounters* t = w.block->counters; t && is_waiting(w))
     t->waited(waits_at(w).site, waits_at(w).callee->name, w.block->executed - w.came);
   w.state = Warp::State::running;
 }

@@ -29,17 +29,17 @@ KnownRef merge(const KnownRef& a, const KnownRef& b) {
   return both;
 }
 
-Clocks::Clocks(int32_t block, int64_t threads, int lines, int64_t barriers)
+Clocks::Clocks(int32_t block, int64_t threads, int timelines, int64_t barriers)
     : block(block),
       threads(threads),
-      lines(lines),
+      timelines(timelines),
       epochs(size_t(threads), 1),
-      joined(size_t(lines * threads + barriers)),
+      joined(size_t(timelines * threads + barriers)),
       known(size_t(threads)) {}
 
-bool Clocks::knows(int64_t thread, const KnownRef& told, int64_t first, int64_t end) const {
-  auto it = told->blocks.find(block);
-  if (it == told->blocks.end()) return true;
+bool Clocks::knows(int64_t thread, const KnownRef& released, int64_t first, int64_t end) const {
+  auto it = released->blocks.find(block);
+  if (it == released->blocks.end()) return true;
   const Known* mine = known[size_t(thread)].get();
   for (int64_t t = 0; t < threads; t++) {
     bool is_told = (*it->second)[size_t(t)] > 0 && (t < first || t >= end);
@@ -58,7 +58,8 @@ KnownRef Clocks::with_own(const KnownRef& k, std::span<const int32_t> who) const
   };
   for (int32_t t : who) {
     raise(t, epochs[size_t(t)]);
-    for (int line = 1; line < lines; line++) raise(slot(Line(line), t), joined[size_t(slot(Line(line), t))]);
+    for (int timeline = 1; timeline < timelines; timeline++)
+      raise(slot(Timeline(timeline), t), joined[size_t(slot(Timeline(timeline), t))]);
   }
   result->own = own->data();
   held = std::move(own);
@@ -80,9 +81,9 @@ void Clocks::meet(std::span<const int32_t> who) {
 
 KnownRef Clocks::release(int64_t thread) {
   int32_t t = int32_t(thread);
-  KnownRef told = with_own(known[size_t(thread)], {&t, 1});
+  KnownRef released = with_own(known[size_t(thread)], {&t, 1});
   epochs[size_t(thread)]++;
-  return told;
+  return released;
 }
 
 void Clocks::acquire(int64_t thread, const KnownRef& released) {
@@ -108,11 +109,12 @@ void Clocks::acquire(std::span<const int32_t> who, const KnownRef& released) {
 }
 
 void Clocks::fence(int64_t thread) {
-  join(thread, Line::fenced, epochs[size_t(thread)]++);
-  int32_t copies = slot(
-      Line::copies, thread);  // those that have landed: it has waited for them, or heard it from a barrier
+  join(thread, Timeline::fenced, epochs[size_t(thread)]++);
+  int32_t copies =
+      slot(Timeline::copies,
+           thread);  // those that have landed: it has waited for them, or heard it from a barrier
   const Known* k = known[size_t(thread)].get();
-  join(thread, Line::fenced_copies, std::max(joined[size_t(copies)], k && k->own ? k->own[copies] : 0));
+  join(thread, Timeline::fenced_copies, std::max(joined[size_t(copies)], k && k->own ? k->own[copies] : 0));
 }
 
 void Clocks::append_state(std::string& state) const {

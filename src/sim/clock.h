@@ -5,7 +5,7 @@
 // After a barrier of the whole block all threads know the same, and share one object.
 //
 // Asynchronous operations belong to logical threads, which are forked where the operation begins and joined
-// where it is waited for: see Line.
+// where it is waited for: see Timeline.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace tl::sim {
 
-// Of one block, by slot: the last epoch that is known. Slots are numbered by Line and thread; after them come
-// the block's mbarriers, each a logical thread of all copies that signal it when they have landed.
+// Of one block, by slot: the last epoch that is known. Slots are numbered by Timeline and thread; after them
+// come the block's mbarriers, each a logical thread of all copies that signal it when they have landed.
 using Epochs = std::vector<uint32_t>;
-enum class Line : uint8_t {
+enum class Timeline : uint8_t {
   itself,
   copies,  // cp.async: an epoch is a group
   bulk_reads,
@@ -28,7 +28,7 @@ enum class Line : uint8_t {
   fenced,
   fenced_copies  // what of `itself` and `copies` its fences have shown to the asynchronous proxy
 };
-inline constexpr int line_count = 6;
+inline constexpr int timeline_count = 6;
 
 struct Known {
   std::map<int32_t, std::shared_ptr<const Epochs>> blocks =
@@ -52,7 +52,7 @@ KnownRef merge(const KnownRef& a, const KnownRef& b);
 // The clocks of a block's threads.
 class Clocks {
  public:
-  Clocks(int32_t block, int64_t threads, int lines, int64_t barriers);
+  Clocks(int32_t block, int64_t threads, int timelines, int64_t barriers);
   Stamp now(int64_t thread, int32_t site) const {
     return {
         .epoch = epochs[size_t(thread)], .block = block, .thread = uint16_t(thread), .how = 0, .site = site};
@@ -73,24 +73,26 @@ class Clocks {
     return it != k->blocks.end() && (*it->second)[s.thread] >= s.epoch;
   }
   // Does the thread know all of `told`, except what threads [first, end) of its block have done?
-  bool knows(int64_t thread, const KnownRef& told, int64_t first, int64_t end) const;
+  bool knows(int64_t thread, const KnownRef& released, int64_t first, int64_t end) const;
   // These have synchronised: each knows what any of them knew and did.
   void meet(std::span<const int32_t> threads);
   KnownRef release(int64_t thread);  // what it knows and did, for someone to acquire
   void acquire(int64_t thread, const KnownRef& released);
   void acquire(std::span<const int32_t> threads, const KnownRef& released);
 
-  int32_t slot(Line line, int64_t thread) const { return int32_t(int64_t(line) * threads + thread); }
-  int32_t slot_of_barrier(int64_t number) const { return int32_t(lines * threads + number); }
+  int32_t slot(Timeline timeline, int64_t thread) const {
+    return int32_t(int64_t(timeline) * threads + thread);
+  }
+  int32_t slot_of_barrier(int64_t number) const { return int32_t(timelines * threads + number); }
   int64_t owner(int32_t slot) const {
-    return slot < lines * threads ? slot % threads : -1;
+    return slot < timelines * threads ? slot % threads : -1;
   }  // -1: a barrier's
-  bool is_line(int32_t slot, Line line) const {
-    return slot < lines * threads && slot / threads == int64_t(line);
+  bool is_on(int32_t slot, Timeline timeline) const {
+    return slot < timelines * threads && slot / threads == int64_t(timeline);
   }
   // The thread has waited for what it began: all up to that epoch is before what it does now.
-  void join(int64_t thread, Line line, uint32_t epoch) {
-    uint32_t& last = joined[size_t(slot(line, thread))];
+  void join(int64_t thread, Timeline timeline, uint32_t epoch) {
+    uint32_t& last = joined[size_t(slot(timeline, thread))];
     last = std::max(last, epoch);
   }
   bool has_joined(int32_t slot, uint32_t epoch) const { return joined[size_t(slot)] >= epoch; }
@@ -101,7 +103,7 @@ class Clocks {
  private:
   int32_t block;
   int64_t threads;
-  int lines;
+  int timelines;
   Epochs epochs;  // of the threads now
   Epochs joined;  // by slot: what its owner has waited for
   std::vector<KnownRef> known;

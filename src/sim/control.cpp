@@ -1,6 +1,6 @@
 // Where a warp goes next, and which of its threads take part.
 #include "sim/instr.h"
-#include "sim/monitor.h"
+#include "sim/race_detector.h"
 #include "sim/steps.h"
 
 namespace tl::sim {
@@ -71,7 +71,7 @@ void narrow_on(Warp& w, const Operation& o) {
   w.active &= where(w, o);
   if (!w.active) return go(w, o);
   // A loop that repeatedly finds memory unchanged waits for another thread.
-  int64_t version = w.block->monitor->memory_version;
+  int64_t version = w.block->race_detector->memory_version;
   w.idle_trips = version == w.seen_version ? w.idle_trips + 1 : 0;
   w.seen_version = version;
   w.spins = w.idle_trips > w.block->patience;

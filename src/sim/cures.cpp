@@ -3,17 +3,17 @@
 
 #include "ir/rewrite.h"
 #include "sim/engine.h"
-#include "sim/monitor.h"
+#include "sim/race_detector.h"
 
 namespace tl::sim {
 
 // Of an access with a bulk load that an mbarrier is to tell.
-std::string Monitor::cure_of_load(const Warp& w, const Stamp& load) const {
+std::string RaceDetector::cure_of_load(const Warp& w, const Stamp& load) const {
   const Clocks& clocks = w.block->watch->clocks;
   for (auto& [at, m] : w.block->engine->barriers) {
     bool is_last = clocks.slot_of_barrier(m.number) == load.thread && m.copies == load.epoch;
     if (!is_last) continue;
-    if (m.phase > m.load.phase && !clocks.covers(m.told, load))
+    if (m.phase > m.load.phase && !clocks.covers(m.released, load))
       return "the phase of its mbarrier has ended before all of it had landed: expect all its bytes "
              "(mbarrier_arrive_expect_tx)";
     return fmt::format("wait for phase {} of its mbarrier (parity {}) first", m.load.phase, m.load.phase % 2);
@@ -32,7 +32,7 @@ static bool reads_elsewhere(const Stmt& s, const Place& p) {
 }
 
 // Where threads meet in one statement: several iterations of a parallel loop do, or all threads run it alike.
-std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_reads) const {
+std::string RaceDetector::cure_of_statement(const Place& p, int32_t site, bool one_reads) const {
   const Site& here = code.sites[size_t(site)];
   bool alike = std::ranges::any_of(code.operations, [&](const Operation& o) {
     bool stores = o.effect == Operation::Effect::store && o.uniform_index && !o.quiet;
@@ -57,8 +57,8 @@ std::string Monitor::cure_of_statement(const Place& p, int32_t site, bool one_re
 }
 
 // What would order the two accesses.
-std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
-                             bool same_statement, bool one_reads) const {
+std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
+                                  bool same_statement, bool one_reads) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (other.block != clocks.number()) {
     constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
@@ -76,7 +76,7 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
   }
   int64_t owner = clocks.owner(other.thread);
   if (owner < 0) return cure_of_load(w, other);
-  bool bulk = !clocks.is_line(other.thread, Line::copies);
+  bool bulk = !clocks.is_on(other.thread, Timeline::copies);
   if (other.thread < code.thread_count()) {
     if (same_statement) return cure_of_statement(p, site, one_reads);
     if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
@@ -88,10 +88,10 @@ std::string Monitor::cure_of(Warp& w, const Place& p, int lane, const Stamp& oth
   if (clocks.has_joined(other.thread, other.epoch))
     return fmt::format(
         "thread {} has waited for it, but the other threads have not: put a barrier after that wait", owner);
-  const Groups& groups = w.block->engine->groups(bulk ? Line::bulk_writes : Line::copies, owner);
+  const Groups& groups = w.block->engine->groups(bulk ? Timeline::bulk_writes : Timeline::copies, owner);
   std::string_view prefix = bulk ? "cp_async_bulk" : "cp_async";
   auto later = groups.committed.end() - std::ranges::lower_bound(groups.committed, other.epoch);
-  std::string_view read = clocks.is_line(other.thread, Line::bulk_reads) ? "_read" : "";
+  std::string_view read = clocks.is_on(other.thread, Timeline::bulk_reads) ? "_read" : "";
   std::string wait =
       later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group{1}(0))",
                                prefix, read)

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sim/monitor.h"
+#include "sim/race_detector.h"
 
 namespace tl::sim {
 namespace {
 
 constexpr int64_t at_once = INT64_MIN, at_last = INT64_MAX;
 
-void read_piece(Piece& p) {
+void read_chunk(Chunk& p) {
   if (p.given) std::memcpy(p.held.data(), p.from, p.given);
   p.was_read = true;
 }
@@ -21,52 +21,52 @@ void MBarrier::end_phase() {
   if (pending != 0 || bytes != 0) return;
   phase++;
   pending = count;
-  told = gathered;
+  released = joined;
   came.clear();
 }
 
-Flight Engine::flight() const { return schedule.flight(block.executed); }
+InFlight Engine::flight() const { return schedule.flight(block.executed); }
 
-void Engine::begin(std::vector<Begun>& list, Begun b) {
-  b.left = b.pieces.size();
-  for (auto& p : b.pieces) due = std::min({due, p.flight.read_at, p.flight.write_at});
+void Engine::begin(std::vector<AsyncCopy>& list, AsyncCopy b) {
+  b.left = b.chunks.size();
+  for (auto& p : b.chunks) due = std::min({due, p.flight.read_at, p.flight.write_at});
   list.push_back(std::move(b));
   land(list.back(), at_once);
   if (list.back().left == 0) list.pop_back();
 }
 
-void Engine::write(Begun& b, Piece& p) {
-  if (!p.was_read) read_piece(p);
+void Engine::write(AsyncCopy& b, Chunk& p) {
+  if (!p.was_read) read_chunk(p);
   if (p.to) std::memcpy(p.to, p.held.data(), p.bytes);
   p.landed = true;
   b.left--;
-  block.monitor->memory_version++;
+  block.race_detector->memory_version++;
   if (b.barrier >= 0) tell(b, p);
 }
 
 // Its last piece tells what its thread knew, and that all copies have landed that were begun before the first
 // one that is still under way.
-void Engine::tell(Begun& b, const Piece& p) {
+void Engine::tell(AsyncCopy& b, const Chunk& p) {
   MBarrier& m = barriers.at(b.barrier);
   bool copies = p.bytes > 0;
-  if (!copies) land(groups(Line::copies, b.thread).begun, at_last);
+  if (!copies) land(groups(Timeline::copies, b.thread).begun, at_last);
   if (b.left == 0 && block.watch) {
     const Clocks& clocks = block.watch->clocks;
     uint32_t landed = copies ? m.copies : b.epoch;
     for (auto& other : telling)
       if (copies && other.barrier == b.barrier && other.left > 0) landed = std::min(landed, other.epoch - 1);
-    int32_t slot = copies ? clocks.slot_of_barrier(m.number) : clocks.slot(Line::copies, b.thread);
-    m.gathered = merge(m.gathered, clocks.with(b.knows, slot, landed));
+    int32_t slot = copies ? clocks.slot_of_barrier(m.number) : clocks.slot(Timeline::copies, b.thread);
+    m.joined = merge(m.joined, clocks.with(b.knows, slot, landed));
   }
   copies ? m.bytes -= p.bytes : m.pending--;
   m.end_phase();
 }
 
 // What is due then.
-void Engine::land(Begun& b, int64_t now) {
-  for (auto& p : b.pieces) {
+void Engine::land(AsyncCopy& b, int64_t now) {
+  for (auto& p : b.chunks) {
     if (p.landed) continue;
-    if (!p.was_read && p.flight.read_at <= now) read_piece(p);
+    if (!p.was_read && p.flight.read_at <= now) read_chunk(p);
     if (p.flight.write_at <= now)
       write(b, p);
     else
@@ -74,7 +74,7 @@ void Engine::land(Begun& b, int64_t now) {
   }
 }
 
-void Engine::land(std::vector<Begun>& list, int64_t now) {
+void Engine::land(std::vector<AsyncCopy>& list, int64_t now) {
   for (auto& b : list) land(b, now);
   std::erase_if(list, [](auto& b) { return b.left == 0; });
 }
@@ -86,14 +86,14 @@ void Engine::advance() {
   for (auto& [key, g] : grouped) land(g.begun, block.executed);
 }
 
-uint32_t Engine::wait(Line line, int64_t thread, size_t n, bool only_reads) {
-  Groups& g = groups(line, thread);
+uint32_t Engine::wait(Timeline timeline, int64_t thread, size_t n, bool only_reads) {
+  Groups& g = groups(timeline, thread);
   if (g.committed.size() <= n) return 0;
   uint32_t last = g.committed[g.committed.size() - 1 - n];
   g.waited = std::max(g.waited, last);
   for (auto& b : g.begun)
     if (b.epoch <= last && only_reads)
-      for (auto& p : b.pieces) p.was_read ? void() : read_piece(p);
+      for (auto& p : b.chunks) p.was_read ? void() : read_chunk(p);
     else if (b.epoch <= last)
       land(b, at_last);
   std::erase_if(g.begun, [](auto& b) { return b.left == 0; });
@@ -101,7 +101,7 @@ uint32_t Engine::wait(Line line, int64_t thread, size_t n, bool only_reads) {
 }
 
 bool Engine::land_next() {
-  std::vector<std::vector<Begun>*> lists;
+  std::vector<std::vector<AsyncCopy>*> lists;
   if (!telling.empty())
     lists.push_back(&telling);
   else
@@ -117,7 +117,7 @@ bool Engine::land_next() {
 std::vector<Engine::Unawaited> Engine::unawaited() const {
   std::vector<Unawaited> all;
   for (auto& [key, g] : grouped)
-    if (key.first == Line::bulk_writes && g.waited < g.last) all.push_back({false, key.second, g.site});
+    if (key.first == Timeline::bulk_writes && g.waited < g.last) all.push_back({false, key.second, g.site});
   for (auto& [address, m] : barriers)
     if (m.load.phase >= m.seen) all.push_back({true, m.load.thread, m.load.site});
   return all;

@@ -1,7 +1,7 @@
-// Asynchronous operations of a block: copies that its threads have begun, piece by piece, and the barriers in
-// memory (mbarriers) that count arrivals and landed bytes. A piece is read and written at any moment between
+// Asynchronous operations of a block: copies that its threads have begun, chunk by chunk, and the barriers in
+// memory (mbarriers) that count arrivals and landed bytes. A chunk is read and written at any moment between
 // its begin and its wait, as the schedule decides. Any other access to that memory in between is a race,
-// whatever the moment; the monitor finds it from the beginning on, by logical threads (clock.h).
+// whatever the moment; the race detector finds it from the beginning on, by logical threads (clock.h).
 #pragma once
 #include <array>
 #include <map>
@@ -16,30 +16,30 @@ namespace tl::sim {
 struct Block;
 
 // At most 16 bytes of a copy: to[0, bytes), of which the first `given` come from `from` and the rest is 0.
-struct Piece {
+struct Chunk {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
   uint8_t bytes = 0, given = 0;  // no bytes: it signals that earlier copies have landed
   bool was_read = false, landed = false;
-  Flight flight = {};
+  InFlight flight = {};
   std::array<std::byte, 16> held = {};
 };
 
 // An asynchronous operation that one thread began by one instruction.
-struct Begun {
+struct AsyncCopy {
   int64_t thread = 0;
-  uint32_t epoch = 0;    // of its line, or of the barrier's slot
+  uint32_t epoch = 0;    // of its timeline, or of the barrier's slot
   int64_t barrier = -1;  // that is signalled
   KnownRef knows = {};   // its thread's clock when it began
-  std::vector<Piece> pieces = {};
+  std::vector<Chunk> chunks = {};
   size_t left = 0;  // that have not landed
 };
 
-// What a thread waits for by groups, on one line.
+// What a thread waits for by groups, on one timeline.
 struct Groups {
   uint32_t epoch = 1;                    // of what it begins now
   std::vector<uint32_t> committed = {};  // the epoch of each group
-  std::vector<Begun> begun = {};
+  std::vector<AsyncCopy> begun = {};
   uint32_t last = 0, waited = 0;  // epochs: of what was begun last, and what has been read for sure
   int32_t site = 0;               // of that
 };
@@ -58,7 +58,7 @@ struct MBarrier {
     int32_t site = 0;
   } load = {};
   std::vector<std::pair<int64_t, int32_t>> came = {};  // in this phase: thread and site
-  KnownRef gathered = {}, told = {};                   // clocks of all that arrived; of the last phase
+  KnownRef joined = {}, released = {};                 // clocks of all that arrived; of the last phase
 
   void end_phase();  // if all have come
 };
@@ -67,13 +67,13 @@ class Engine {
  public:
   Engine(Block& block, Schedule& schedule) : block(block), schedule(schedule) {}
 
-  Groups& groups(Line line, int64_t thread) { return grouped[{line, thread}]; }
-  Flight flight() const;
-  void begin(std::vector<Begun>& list, Begun b);
-  void begin_telling(Begun b) { begin(telling, std::move(b)); }
+  Groups& groups(Timeline timeline, int64_t thread) { return grouped[{timeline, thread}]; }
+  InFlight flight() const;
+  void begin(std::vector<AsyncCopy>& list, AsyncCopy b);
+  void begin_telling(AsyncCopy b) { begin(telling, std::move(b)); }
   // The thread waits until at most n of its groups are under way: the last epoch that has landed; 0: none.
   // With only_reads their writes may be under way still.
-  uint32_t wait(Line line, int64_t thread, size_t n, bool only_reads = false);
+  uint32_t wait(Timeline timeline, int64_t thread, size_t n, bool only_reads = false);
   void advance();    // to now: what is due lands
   bool land_next();  // no thread can go on: one piece lands
   void finish();     // the block has ended
@@ -94,13 +94,13 @@ class Engine {
   Block& block;
   Schedule& schedule;
   int64_t due = INT64_MAX;
-  std::vector<Begun> telling = {};  // barriers
-  std::map<std::pair<Line, int64_t>, Groups> grouped = {};
+  std::vector<AsyncCopy> telling = {};  // barriers
+  std::map<std::pair<Timeline, int64_t>, Groups> grouped = {};
 
-  void land(Begun& b, int64_t now);
-  void land(std::vector<Begun>& list, int64_t now);
-  void write(Begun& b, Piece& p);
-  void tell(Begun& b, const Piece& p);
+  void land(AsyncCopy& b, int64_t now);
+  void land(std::vector<AsyncCopy>& list, int64_t now);
+  void write(AsyncCopy& b, Chunk& p);
+  void tell(AsyncCopy& b, const Chunk& p);
 };
 
 }  // namespace tl::sim

@@ -42,7 +42,8 @@ bool Launch::explore(const std::vector<Warp*>& warps) {
   size_t landings = 0;
   for (auto& r : residents) landings += r->engine ? r->engine->tellings() : 0;
   if (warps.size() + landings == 0) return false;
-  bool looks_again = rounds.version == monitor.memory_version;  // a loop whose memory is unchanged: see wake
+  bool looks_again =
+      rounds.version == race_detector.memory_version;  // a loop whose memory is unchanged: see wake
   size_t way = looks_again ? 0 : explorer->choose(warps.size() + landings, [&] { return state(); });
   if (explorer->abandoned()) return true;
   if (way < warps.size()) return step(*warps[way]), true;
@@ -64,7 +65,7 @@ std::string Launch::state() {
     if (r->engine) r->engine->append_state(s);
     if (r->watch) r->watch->clocks.append_state(s);
     for (auto& w : r->warps) {
-      int64_t idle_trips = w.seen_version == monitor.memory_version ? w.idle_trips : -1;
+      int64_t idle_trips = w.seen_version == race_detector.memory_version ? w.idle_trips : -1;
       s += fmt::format("{} {} {} {};", int(w.state), w.barrier, w.phase, idle_trips);
       append_state(s, w);
     }

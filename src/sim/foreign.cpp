@@ -32,7 +32,7 @@ void atomic_access(const Execution& x) {
   BlockWatch* watch = x.warp.block->watch;
   if (watch && p.scope == Scope::global && x.site.type != none_type && x.site.order == MemoryOrder::relaxed)
     watch->asked_without_order = x.site.site;
-  Tally::Addresses addresses(x.warp.block->tally);
+  PerformanceCounters::Addresses addresses(x.warp.block->counters);
   with_element(p.type, [&](auto element) {
     int64_t bytes = element.bytes, whole = bytes * lanes;
     for_lanes(x.lanes, [&](int lane) {
@@ -40,7 +40,7 @@ void atomic_access(const Execution& x) {
       Touch touch = writes ? Touch::atomic_update : Touch::atomic_read;
       std::byte* at = x.operand(0, lane, whole, std::min<int64_t>(whole, x.warp.code->vector_bytes), touch);
       addresses.set(lane, at);
-      if (watch) x.warp.block->monitor->synchronise(x.warp, lane, at, x.site.order, reads, writes);
+      if (watch) x.warp.block->race_detector->synchronise(x.warp, lane, at, x.site.order, reads, writes);
       for (int e = 0; e < lanes; e++, at += bytes) {
         Scalar old = element.get(at);
         if (has_value) {
@@ -48,7 +48,7 @@ void atomic_access(const Execution& x) {
           std::byte before[16];
           std::memcpy(before, at, size_t(bytes));
           element.put(at, update(op, p, old, value));
-          x.warp.block->monitor->memory_version += std::memcmp(before, at, size_t(bytes)) != 0;
+          x.warp.block->race_detector->memory_version += std::memcmp(before, at, size_t(bytes)) != 0;
         }
         if (x.site.type != none_type) x.give(lane, old);
       }
@@ -61,7 +61,7 @@ void wide_access(const Execution& x) {
   bool loads = x.site.callee == &load_wide;
   int words = loads ? x.site.type.lanes : x.site.args[1].type.lanes;
   int64_t bytes = int64_t(words) * 4;
-  Tally::Addresses addresses(x.warp.block->tally);
+  PerformanceCounters::Addresses addresses(x.warp.block->counters);
   for_lanes(x.lanes, [&](int lane) {
     std::byte* at = x.operand(0, lane, bytes, std::min<int64_t>(bytes, x.warp.code->vector_bytes));
     addresses.set(lane, at);
@@ -123,17 +123,17 @@ struct Reached {
       note(0, 1, Touch::read, false, &unused);
     }
     if (int64_t(before.size()) < count * element)
-      x.warp.block->monitor->forgive({at + before.size(), at + count * element});
+      x.warp.block->race_detector->forgive({at + before.size(), at + count * element});
   }
   void note(int64_t first, int64_t elements, Touch touch, bool same, Holes* holes = nullptr) const {
-    Monitor& monitor = *x.warp.block->monitor;
+    RaceDetector& race_detector = *x.warp.block->race_detector;
     int64_t from = first * element, bytes = elements * element;
     if (!x.warp.block->watch)
-      monitor.memory_version += touch == Touch::write && !same;
+      race_detector.memory_version += touch == Touch::write && !same;
     else if (place.scope == Scope::fragment || place.scope == Scope::local)
       x.touch_registers(place, offset + from, bytes, lane_bit(lane), touch == Touch::write, holes);
     else if (bytes > 0)
-      monitor.access(x.warp, place, lane, at + from, bytes, touch, x.site.site, same, nullptr, holes);
+      race_detector.access(x.warp, place, lane, at + from, bytes, touch, x.site.site, same, nullptr, holes);
   }
 };
 

@@ -37,7 +37,7 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
   if (p.scope == Scope::fragment || p.scope == Scope::local)
     touch_registers(p, offset, bytes, lane_bit(lane), touch != Touch::read, holes);
   else
-    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, nullptr, holes);
+    warp.block->race_detector->access(warp, p, lane, at, bytes, touch, site.site, false, nullptr, holes);
   return at;
 }
 
@@ -46,15 +46,15 @@ std::byte* Execution::reach(size_t arg, int lane, int64_t offset, int64_t bytes,
   const Place& p = place(arg);
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
   if (inside && warp.block->watch)
-    warp.block->monitor->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
+    warp.block->race_detector->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
   return inside ? at : nullptr;
 }
 
 void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, LaneMask those, bool writes,
                                 Holes* holes) const {
   if (writes || !holes)
-    return warp.block->monitor->registers(warp, p, offset, bytes, those, writes, site.site);
-  auto found = warp.block->monitor->unwritten_registers(warp, p, offset, bytes, those, site.site);
+    return warp.block->race_detector->registers(warp, p, offset, bytes, those, writes, site.site);
+  auto found = warp.block->race_detector->unwritten_registers(warp, p, offset, bytes, those, site.site);
   holes->insert(holes->end(), found.begin(), found.end());
 }
 
@@ -83,11 +83,12 @@ std::array<std::byte*, max_lanes> Execution::operands(size_t arg, int64_t bytes,
 
 void Execution::report(int lane, Finding::Kind kind, std::string text) const {
   Finding f{.kind = kind, .text = std::move(text)};
-  warp.block->monitor->report(warp, lane, std::move(f), site.site);
+  warp.block->race_detector->report(warp, lane, std::move(f), site.site);
 }
 
-void Execution::tally(Counter::Kind kind, int64_t flops) const {
-  if (Tally* t = warp.block->tally) t->instruction(site.site, kind, site.callee->name, flops);
+void Execution::count(Counter::Kind kind, int64_t flops) const {
+  if (PerformanceCounters* t = warp.block->counters)
+    t->instruction(site.site, kind, site.callee->name, flops);
 }
 
 void Execution::require_whole_warp() const {
@@ -151,8 +152,8 @@ struct MatrixHoles {
     for (int lane = 0; lane < x.warp.lane_count(); lane++)
       for (int r = 0; r < row.c.registers; r++)
         if (const Origin* o = from[size_t(*at++)])
-          x.warp.block->monitor->forget_registers(x.warp, x.place(0), x.value(0, lane).i + r * bytes, bytes,
-                                                  lane, *o);
+          x.warp.block->race_detector->forget_registers(x.warp, x.place(0), x.value(0, lane).i + r * bytes,
+                                                        bytes, lane, *o);
   }
 };
 
@@ -207,7 +208,7 @@ void multiply(const Execution& x, const MatrixInstr& m) {
 void matrix(const Execution& x) {
   x.require_whole_warp();
   auto& row = x.row<MatrixInstr>();
-  x.tally(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
+  x.count(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
   if (row.c_type.is_int()) return multiply<uint32_t>(x, row);  // wraps
   if (row.c_type.bits == 64) return multiply<double>(x, row);
   multiply<float>(x, row);
@@ -219,7 +220,7 @@ void user_matrix(const Execution& x) {
   auto eval = eval_of(row);
   if (!eval) return matrix(x);
   x.require_whole_warp();
-  x.tally(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
+  x.count(Counter::Kind::matrix, 2 * int64_t(row.m) * row.n * row.k);
   MatrixHoles holes{x, row};
   auto read = [&](size_t arg, const OperandFragment& f, DType type) {
     std::vector<double> values(size_t(f.rows * f.cols));
@@ -262,9 +263,9 @@ struct Blocks {
           auto [i, j] = element(lane, e);
           if (!(hole.lanes >> (8 * block + i) & 1) || 2 * j + 2 <= hole.at || 2 * j >= hole.at + hole.bytes)
             continue;
-          x.warp.block->monitor->forget_registers(x.warp, x.place(registers),
-                                                  x.value(registers, lane).i + 4 * block + 2 * e, 2, lane,
-                                                  hole.origin);
+          x.warp.block->race_detector->forget_registers(x.warp, x.place(registers),
+                                                        x.value(registers, lane).i + 4 * block + 2 * e, 2,
+                                                        lane, hole.origin);
         }
   }
   // In the block's rows, what a lane's register holds in its half e.
@@ -276,7 +277,7 @@ struct Blocks {
   // f(element in the block's rows, element in a lane's registers), both of 16 bits
   template <class F>
   void for_elements(Counter::Kind kind, F f) const {
-    Tally::Addresses addresses(x.warp.block->tally);
+    PerformanceCounters::Addresses addresses(x.warp.block->counters);
     for (int block = 0; block < row.matrices; block++) {
       std::array<std::byte*, 8> rows;
       Holes holes;
@@ -338,7 +339,7 @@ void handle_value(const Execution& x) {
 template <int (*from)(int lane, int number, int warp)>
 void shuffle(const Execution& x) {
   x.require_whole_warp();
-  x.tally(Counter::Kind::shuffle);
+  x.count(Counter::Kind::shuffle);
   std::array<Scalar, max_lanes> taken;
   std::array<int8_t, max_lanes> source;
   int lane_count = x.warp.lane_count();

@@ -4,8 +4,8 @@
 #include <array>
 #include <span>
 
-#include "sim/monitor.h"
-#include "sim/tally.h"
+#include "sim/performance_counters.h"
+#include "sim/race_detector.h"
 
 namespace tl::sim {
 
@@ -48,7 +48,7 @@ struct Execution {
   // demand.
   void require_whole_warp() const;
   void report(int lane, Finding::Kind kind, std::string text) const;  // and go on
-  void tally(Counter::Kind kind, int64_t flops = 0) const;
+  void count(Counter::Kind kind, int64_t flops = 0) const;
 };
 
 struct InstrRow {

@@ -81,8 +81,8 @@ std::unique_ptr<Resident> Launch::make() {
   block.tensors = tensors;
   block.maps = maps;
   block.arguments = arguments;
-  block.monitor = &monitor;
-  block.tally = options.count ? &tally : nullptr;
+  block.race_detector = &race_detector;
+  block.counters = options.count ? &counters : nullptr;
   block.stop = options.stop ? &options.stop : nullptr;
   block.patience = explorer ? 0 : block.patience;
   block.memory.resize(size_t(code.shared_bytes) + shared_alignment);
@@ -125,9 +125,9 @@ void Launch::begin(int64_t number) {
   block.barriers.clear();
   block.executed = 0;
   poison_shared(block);
-  r.watch = options.watch ? monitor.watch(int32_t(number)) : nullptr;
+  r.watch = options.watch ? race_detector.watch(int32_t(number)) : nullptr;
   block.watch = r.watch.get();
-  if (code.lines > 1) r.engine = std::make_unique<Engine>(block, schedule);
+  if (code.timelines > 1) r.engine = std::make_unique<Engine>(block, schedule);
   block.engine = r.engine.get();
   auto index = grid.index(number);
   for (auto& w : r.warps) {
@@ -155,7 +155,7 @@ void Launch::begin(int64_t number) {
 void Launch::complete(Finding& f, const Warp& w) const {
   f.block = w.block->where;
   if (f.thread < 0) f.thread = w.first + (w.active ? first_lane(w.active) : 0);
-  f.statement = monitor.statement(stands_at(w).site);
+  f.statement = race_detector.statement(stands_at(w).site);
 }
 
 std::string describe_thread(const Warp& w, int lane) {

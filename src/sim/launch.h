@@ -7,10 +7,10 @@
 
 #include "sim/engine.h"
 #include "sim/explore.h"
-#include "sim/monitor.h"
+#include "sim/performance_counters.h"
+#include "sim/race_detector.h"
 #include "sim/run.h"
 #include "sim/schedule.h"
-#include "sim/tally.h"
 
 namespace tl::sim {
 
@@ -27,13 +27,13 @@ struct Launch {
   Host& host;
   const SimulationOptions& options;
   Findings& findings;
-  GlobalCells& cells;
+  GlobalShadow& cells;
   Grid grid = grid_of_kernel();
   std::vector<Tensor> tensors = tensors_of_call();
   std::vector<MapView> maps = maps_of_call();
   std::vector<Extent> arguments = arguments_of_call();
-  Monitor monitor = {code, grid, findings, cells, tensors, written()};
-  Tally tally{code};
+  RaceDetector race_detector = {code, grid, findings, cells, tensors, written()};
+  PerformanceCounters counters{code};
   Schedule schedule{options.seed};
   std::vector<int64_t> blocks = {};  // still to begin, the next one last
   std::vector<std::unique_ptr<Resident>> residents = {}, idle = {};

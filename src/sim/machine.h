@@ -144,7 +144,7 @@ struct Code {
   // The narrowest access to each kind of memory, in bytes: its unit of watching.
   int64_t shared_unit = 16, global_unit = 16, register_unit = 16;
 
-  int lines = 1;         // of logical threads that its instructions need: see clock.h
+  int timelines = 1;     // of logical threads that its instructions need: see clock.h
   int64_t barriers = 0;  // mbarriers that it may make
 
   std::set<int64_t> parallel_lines = {};  // whose statements stand in parallel loops
@@ -174,9 +174,9 @@ struct MapView {
 };
 
 class Engine;
-class Monitor;
+class RaceDetector;
 struct BlockWatch;
-class Tally;
+class PerformanceCounters;
 struct Known;
 
 // A named barrier of a block.
@@ -185,14 +185,14 @@ struct NamedBarrier {
   struct Arrival {
     int64_t phase = -1;
     int32_t site = 0;
-    std::shared_ptr<const Known> told = {};
+    std::shared_ptr<const Known> released = {};
   };
   int64_t arrived = 0, expected = 0;  // threads
   int64_t first = -1;                 // the first one that came, and where
   int32_t site = 0;
   int64_t phase = 0;  // how often all have come
   // Clocks of those that have arrived: since the last phase, and in it.
-  std::shared_ptr<const Known> gathered = {}, told = {};
+  std::shared_ptr<const Known> joined = {}, released = {};
   std::map<int64_t, Arrival> arrivals = {};  // by the first thread of the warp
 };
 
@@ -218,11 +218,11 @@ struct Block {
   std::byte* shared = nullptr;                    // the block's memory, within `memory`
   std::string where = {};                         // "block (1, 0) of main"
   std::map<int64_t, NamedBarrier> barriers = {};  // those that someone has come to
-  Monitor* monitor = nullptr;
-  BlockWatch* watch = nullptr;  // null where accesses are not watched
-  Tally* tally = nullptr;       // null where nothing is counted
-  Engine* engine = nullptr;     // null where no instruction goes on beside its thread
-  int64_t executed = 0;         // operations of its warps so far
+  RaceDetector* race_detector = nullptr;
+  BlockWatch* watch = nullptr;              // null where accesses are not watched
+  PerformanceCounters* counters = nullptr;  // null where nothing is counted
+  Engine* engine = nullptr;                 // null where no instruction goes on beside its thread
+  int64_t executed = 0;                     // operations of its warps so far
   int64_t patience = 64;  // how often a loop may find memory unchanged before it counts as one that waits
   std::map<int64_t, Wrap> wrapped = {};                        // by byte of shared memory
   bool holds_wrapped = false;                                  // some memory of the block does

@@ -72,7 +72,7 @@ void init_barrier(const Execution& x) {
          .number = number,
          .copies = copies,
          .initialiser = x.warp.first + lane};
-    x.warp.block->monitor->memory_version++;
+    x.warp.block->race_detector->memory_version++;
   });
 }
 
@@ -89,7 +89,7 @@ void fence_inits(const Execution& x) {
 
 void expect_bytes(const Execution& x, MBarrier& m, int lane) {
   m.bytes += x.value(1, lane).i;
-  x.warp.block->monitor->memory_version++;
+  x.warp.block->race_detector->memory_version++;
 }
 
 void check_room(const Execution& x, const MBarrier& m, int lane) {
@@ -103,10 +103,10 @@ void check_room(const Execution& x, const MBarrier& m, int lane) {
 }
 
 void come(const Execution& x, MBarrier& m, int lane) {
-  if (Clocks* clocks = clocks_of(x)) m.gathered = merge(m.gathered, clocks->release(x.warp.first + lane));
+  if (Clocks* clocks = clocks_of(x)) m.joined = merge(m.joined, clocks->release(x.warp.first + lane));
   m.came.emplace_back(x.warp.first + lane, x.site.site);
   m.pending--;
-  x.warp.block->monitor->memory_version++;
+  x.warp.block->race_detector->memory_version++;
   m.end_phase();
 }
 
@@ -115,7 +115,7 @@ void expect(const Execution& x) {
 }
 
 void arrive(const Execution& x) {
-  x.tally(Counter::Kind::barrier);
+  x.count(Counter::Kind::barrier);
   bool expects = x.row<AsyncInstr>().does == Does::arrive_expect;
   for_lanes(x.lanes, [&](int lane) {
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
@@ -128,18 +128,18 @@ void arrive(const Execution& x) {
 // Arrives when all has landed that the thread has begun to copy; for itself it adds an arrival, unless that
 // was counted.
 void arrive_later(const Execution& x) {
-  x.tally(Counter::Kind::barrier);
+  x.count(Counter::Kind::barrier);
   for_lanes(x.lanes, [&](int lane) {
     int64_t thread = x.warp.first + lane;
     Engine& engine = *x.warp.block->engine;
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
     m.pending += x.row<AsyncInstr>().does == Does::signal;
     m.came.emplace_back(thread, x.site.site);
-    uint32_t epoch = engine.groups(Line::copies, thread).epoch++;
-    Begun b{.thread = thread,
-            .epoch = epoch,
-            .barrier = address_of_barrier(x, 0, lane),
-            .pieces = {{.flight = engine.flight()}}};
+    uint32_t epoch = engine.groups(Timeline::copies, thread).epoch++;
+    AsyncCopy b{.thread = thread,
+                .epoch = epoch,
+                .barrier = address_of_barrier(x, 0, lane),
+                .chunks = {{.flight = engine.flight()}}};
     if (Clocks* clocks = clocks_of(x)) b.knows = clocks->release(thread);
     engine.begin_telling(std::move(b));
   });
@@ -161,7 +161,7 @@ void test_phase(const Execution& x) {
     if (ended) {  // a wait reads once, however often it has to ask
       touch_barrier(x, 0, lane, Touch::atomic_read);
       m.seen = m.phase;
-      if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.told);
+      if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.released);
       return;
     }
     if (w.awaited >= 0) return;
@@ -170,7 +170,7 @@ void test_phase(const Execution& x) {
     w.awaiting = lane;
   });
   if (w.awaited < 0) return;
-  w.seen_version = w.block->monitor->memory_version;  // no use in asking again before something happens
+  w.seen_version = w.block->race_detector->memory_version;  // no use in asking again before something happens
   w.idle_trips = INT32_MAX;
 }
 

@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "sim/elements.h"
-#include "sim/monitor.h"
+#include "sim/performance_counters.h"
+#include "sim/race_detector.h"
 #include "sim/steps.h"
-#include "sim/tally.h"
 #include "sim/undefined.h"
 
 namespace tl::sim {
@@ -40,7 +40,7 @@ Reach reach_of(Warp& w, const Place& p, int lane) {
 void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, int32_t site) {
   const Strayed& s = w.strayed;
   if (s.site == site && s.place == p.number && has_lane(s.lanes, lane)) return;
-  if (w.block->monitor->again(Finding::Kind::outside, site, p.number)) return;
+  if (w.block->race_detector->again(Finding::Kind::outside, site, p.number)) return;
   auto [first, end, base] = reach_of(w, p, lane);
   Finding f{.kind = Finding::Kind::outside};
   f.buffer = p.name;
@@ -56,18 +56,18 @@ void outside(Warp& w, const Place& p, int lane, int64_t index, int64_t count, in
         "{}[{}]: element {}{} is outside [{}, {}) in {}; guard the access with an if, or make {} larger",
         p.name, f.index, f.index, vector, first, end, describe_thread(w, lane), p.name);
   }
-  w.block->monitor->report(w, lane, std::move(f), site, -1, p.number);
+  w.block->race_detector->report(w, lane, std::move(f), site, -1, p.number);
 }
 
 void misaligned(Warp& w, const Place& p, int lane, int64_t index, int64_t bytes, int32_t site) {
-  if (w.block->monitor->again(Finding::Kind::misaligned, site, p.number)) return;
+  if (w.block->race_detector->again(Finding::Kind::misaligned, site, p.number)) return;
   Finding f{.kind = Finding::Kind::misaligned,
             .text = fmt::format("{}[{}]: one access of {} bytes, but the address is not divisible by {}, in "
                                 "{}; access fewer elements at once, or align where the row begins",
                                 p.name, index, bytes, bytes, describe_thread(w, lane))};
   f.buffer = p.name;
   f.index = index;
-  w.block->monitor->report(w, lane, std::move(f), site, -1, p.number);
+  w.block->race_detector->report(w, lane, std::move(f), site, -1, p.number);
 }
 
 // What an access outside of memory gives, and where it leaves what it writes.
@@ -87,7 +87,7 @@ struct Accessor {
   int64_t lane_stride, element, count, bytes;  // count: elements of a lane
   int64_t chunk = 0;                           // bytes that one access takes at once; 0: element by element
   bool watched;
-  Tally* tally;
+  PerformanceCounters* counters;
 
   Accessor(Warp& w, const Operation& o, int64_t element)
       : w(w),
@@ -97,8 +97,8 @@ struct Accessor {
         element(element),
         count(w.code->elements_of(o.count)),
         bytes(count * element),
-        watched(w.block->watch && !o.quiet && (lane_stride || w.block->monitor->is_watched(place))),
-        tally(lane_stride || o.quiet ? nullptr : w.block->tally) {
+        watched(w.block->watch && !o.quiet && (lane_stride || w.block->race_detector->is_watched(place))),
+        counters(lane_stride || o.quiet ? nullptr : w.block->counters) {
     reach = reach_of(w, place, 0);
     int64_t widest = w.code->vector_bytes;
     bool wide = lane_stride == 0 && bytes > element, power = (bytes & (bytes - 1)) == 0;
@@ -133,23 +133,23 @@ struct Accessor {
   void note_store(int lane, int64_t index, const std::byte* at, bool same) const {
     if (!watched) return;
     if (lane_stride)
-      w.block->monitor->registers(w, place, index * element, bytes, lane_bit(lane), true, o.site);
+      w.block->race_detector->registers(w, place, index * element, bytes, lane_bit(lane), true, o.site);
     else
-      w.block->monitor->access(w, place, lane, at, bytes, Touch::write, o.site, same);
+      w.block->race_detector->access(w, place, lane, at, bytes, Touch::write, o.site, same);
   }
   // What these lanes read of memory; of registers all at the same index.
   void note_load(LaneMask lanes, int64_t index, const std::byte* at) const {
     if (!watched) return;
     Holes holes;
     if (lane_stride)
-      holes = w.block->monitor->unwritten_registers(w, place, index * element, bytes, lanes, o.site);
+      holes = w.block->race_detector->unwritten_registers(w, place, index * element, bytes, lanes, o.site);
     else
-      w.block->monitor->access(w, place, first_lane(lanes), at, bytes, Touch::read, o.site, false, nullptr,
-                               &holes);
+      w.block->race_detector->access(w, place, first_lane(lanes), at, bytes, Touch::read, o.site, false,
+                                     nullptr, &holes);
     if (!holes.empty()) add_undefined(w, o, element, holes);
   }
   void note_all(LaneMask lanes, int64_t index, bool writes) const {
-    if (watched) w.block->monitor->registers(w, place, index * element, bytes, lanes, writes, o.site);
+    if (watched) w.block->race_detector->registers(w, place, index * element, bytes, lanes, writes, o.site);
   }
 };
 
@@ -172,7 +172,7 @@ void load(Warp& w, const Operation& o) {
     access.each_lane(at, [&](int32_t slot, const std::byte* element) { to[slot] = T::get(element); });
     return;
   }
-  Tally::Addresses addresses(access.tally);
+  PerformanceCounters::Addresses addresses(access.counters);
   int32_t lanes = w.lane_count();
   for_lanes(active, [&](int lane) {
     int64_t i = index[uniform ? 0 : lane].i;
@@ -197,7 +197,7 @@ void store(Warp& w, const Operation& o) {
     access.each_lane(at, [&](int32_t slot, std::byte* element) { T::put(element, value[slot]); });
     return;
   }
-  Tally::Addresses addresses(access.tally);
+  PerformanceCounters::Addresses addresses(access.counters);
   int32_t lanes = w.lane_count();
   bool compared = access.watched && !access.lane_stride && access.bytes <= most_bytes;
   for_lanes(active, [&](int lane) {
@@ -209,7 +209,7 @@ void store(Warp& w, const Operation& o) {
     for (int32_t e = lane; e < o.count; e += lanes, at += T::bytes) T::put(at, value[e]);
     access.note_store(lane, i, to, compared && !std::memcmp(made, to, size_t(access.bytes)));
     if (compared) std::memcpy(to, made, size_t(access.bytes));
-    w.block->monitor->memory_version += !access.lane_stride && !access.watched;
+    w.block->race_detector->memory_version += !access.lane_stride && !access.watched;
   });
   addresses.count(w, access.place, access.bytes, o.site, Counter::Kind::store);
 }
@@ -246,7 +246,7 @@ void begin_buffer(Warp& w, const Operation& o) {
   for_lanes(w.active, [&](int lane) {
     poison(w.lane_memory(lane) + place.address, place.elements * place.type.bytes(), place.type);
   });
-  if (w.block->watch) w.block->monitor->begin_registers(w, place, w.active);
+  if (w.block->watch) w.block->race_detector->begin_registers(w, place, w.active);
 }
 
 Located locate(Warp& w, const Place& place, int lane, int64_t offset, int64_t bytes, int64_t alignment,

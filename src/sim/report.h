@@ -39,7 +39,7 @@ struct Finding {
 std::string_view name_of(Finding::Kind kind);
 
 // Elements of a tensor allocated for the call that the run left unwritten, and that the caller gets.
-struct Gap {
+struct UnwrittenOutput {
   std::string tensor;
   Span span;                        // where it is declared
   std::vector<int64_t> first = {};  // the first such element
@@ -48,7 +48,8 @@ struct Gap {
 
 struct SimulationReport {
   std::vector<Finding> findings = {};
-  std::vector<Gap> gaps = {};         // of a run of all blocks that found nothing: no fault, but rarely meant
+  std::vector<UnwrittenOutput> unwritten_outputs =
+      {};                             // of a run of all blocks that found nothing: no fault, but rarely meant
   uint64_t seed = 0;                  // of the run that found them, to be replayed
   int64_t schedules = 1, blocks = 0;  // that were run
   Counters counters = {};

@@ -9,11 +9,11 @@
 #include "base/error.h"
 #include "ir/callee.h"
 #include "sim/barrier.h"
-#include "sim/gap.h"
 #include "sim/instr.h"
 #include "sim/launch.h"
 #include "sim/steps.h"
 #include "sim/undefined.h"
+#include "sim/unwritten_outputs.h"
 #include "sim/warp.h"
 #include "sim/wrapped.h"
 
@@ -149,7 +149,7 @@ void Launch::find_ready(Ready& ready) {
     for (size_t i = 0; i < r->warps.size(); i++) {
       Warp& w = r->warps[i];
       if (w.state != Warp::State::running) continue;
-      if (explorer && w.seen_version != monitor.memory_version) w.spins = false, w.idle_trips = 0;
+      if (explorer && w.seen_version != race_detector.memory_version) w.spins = false, w.idle_trips = 0;
       ready.spinning |= w.spins;
       if (w.spins) continue;
       ready.numbers.push_back(r->block.number * int64_t(r->warps.size()) + int64_t(i));
@@ -266,9 +266,9 @@ void Launch::resolve_grid() {
 }
 
 void Launch::wake() {
-  bool is_first =
-      rounds.version != monitor.memory_version;  // as after each copy that lands: too often to look closely
-  if (is_first) rounds = {.version = monitor.memory_version};
+  bool is_first = rounds.version !=
+                  race_detector.memory_version;  // as after each copy that lands: too often to look closely
+  if (is_first) rounds = {.version = race_detector.memory_version};
   const Warp* stuck = nullptr;
   std::vector<const Warp*> waiting;
   auto tells_more = [](const Warp& a,
@@ -318,7 +318,7 @@ void Launch::finish(Resident& r) {
                             describe_thread(w, int(thread % code.warp)), loads ? "load" : "store",
                             loads ? "write" : "read",
                             loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
-    monitor.report(w, int(thread % code.warp), std::move(f), site);
+    race_detector.report(w, int(thread % code.warp), std::move(f), site);
   }
   r.engine->finish();
 }
@@ -362,7 +362,7 @@ SimulationReport run_once(const Simulation& s, std::span<const HostArg> args,
   for (BufferId id : s.f.workspaces) host.begin(id);
   SimulationReport report{.seed = options.seed};
   sim::Findings findings;
-  sim::GlobalCells cells;
+  sim::GlobalShadow cells;
   bool everything = options.watch;
   for (auto& code : s.kernels) {
     sim::Launch launch{.code = code, .host = host, .options = options, .findings = findings, .cells = cells};
@@ -372,11 +372,12 @@ SimulationReport run_once(const Simulation& s, std::span<const HostArg> args,
     bool whole = launch.run_guarded();
     report.blocks += launch.ended;
     everything &= launch.ended == launch.grid.size() && !writes_unseen(code);
-    for (Counter& c : launch.tally.rows()) report.counters.rows.push_back(std::move(c));
+    for (Counter& c : launch.counters.rows()) report.counters.rows.push_back(std::move(c));
     if (!whole || (explorer && explorer->abandoned())) break;
   }
   report.findings = std::move(findings.list);
-  if (everything && report.findings.empty()) report.gaps = sim::gaps_of(host, args, cells);
+  if (everything && report.findings.empty())
+    report.unwritten_outputs = sim::unwritten_outputs_of(host, args, cells);
   return report;
 }
 

@@ -61,7 +61,7 @@ int64_t Schedule::quantum() {
   return kind == Kind::racing ? 1 + int64_t(random() % 64) : 1 + int64_t(random() % 2048);
 }
 
-Flight Schedule::flight(int64_t now) {
+InFlight Schedule::flight(int64_t now) {
   switch (landing) {
     case Landing::late:
       return {INT64_MAX, INT64_MAX};

@@ -8,8 +8,8 @@
 
 namespace tl::sim {
 
-// When a piece of a copy is read, and when it is written: in operations of its block.
-struct Flight {
+// When a chunk of a copy is read, and when it is written: in operations of its block.
+struct InFlight {
   int64_t read_at = 0, write_at = 0;
 };
 
@@ -23,7 +23,7 @@ class Schedule {
   size_t pick(const std::vector<int64_t>& runnable);
   int64_t quantum();
   // Of a copy that begins now: at once, not before it is waited for, or somewhere between.
-  Flight flight(int64_t now);
+  InFlight flight(int64_t now);
   size_t choose(size_t n);  // one of n
 
  private:

@@ -112,16 +112,16 @@ void begin_tensor_load(const Execution& x) {
     box.touch_tensor(Touch::read, by);
     std::byte* to =
         x.reach(0, lane, x.value(0, lane).i, box.rows() * box.row_bytes(), box_alignment, Touch::write, &by);
-    std::vector<Piece> pieces;
+    std::vector<Chunk> chunks;
     box.for_pieces([&](int64_t n, int64_t first, int64_t last, int64_t offset) {
       std::byte* piece = to ? to + box.piece_offset(n) : nullptr;
       int64_t before = (last > first ? first : 0) * box.bytes,
               given = std::max<int64_t>(0, last - first) * box.bytes;
-      if (before) add_pieces(x, pieces, piece, nullptr, before, 0);
-      add_pieces(x, pieces, piece ? piece + before : nullptr,
+      if (before) add_chunks(x, chunks, piece, nullptr, before, 0);
+      add_chunks(x, chunks, piece ? piece + before : nullptr,
                  given ? box.in_tensor(offset + before, given) : nullptr, bulk_unit - before, given);
     });
-    begin_load(x, lane, barrier, m, std::move(pieces));
+    begin_load(x, lane, barrier, m, std::move(chunks));
   });
 }
 
@@ -130,21 +130,21 @@ void begin_tensor_store(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     BoxCopy box{.x = x, .lane = lane, .map = 0, .shared = shared};
     box.check(true);
-    Groups& groups = engine_of(x).groups(Line::bulk_writes, x.warp.first + lane);
-    Logical reads = logical(x, Line::bulk_reads, x.warp.first + lane, groups.epoch),
-            writes = logical(x, Line::bulk_writes, x.warp.first + lane, groups.epoch);
+    Groups& groups = engine_of(x).groups(Timeline::bulk_writes, x.warp.first + lane);
+    Logical reads = logical(x, Timeline::bulk_reads, x.warp.first + lane, groups.epoch),
+            writes = logical(x, Timeline::bulk_writes, x.warp.first + lane, groups.epoch);
     box.touch_tensor(Touch::write, writes);
     int64_t begin = x.value(shared, lane).i;
     x.reach(shared, lane, begin, 0, box_alignment, Touch::read, &reads);
-    std::vector<Piece> pieces;
+    std::vector<Chunk> chunks;
     box.for_pieces([&](int64_t n, int64_t first, int64_t last, int64_t offset) {
       int64_t before = first * box.bytes, count = (last - first) * box.bytes;
       if (count <= 0) return;
       std::byte* from =
           x.reach(shared, lane, begin + box.piece_offset(n) + before, count, 1, Touch::read, &reads);
-      add_pieces(x, pieces, box.in_tensor(offset + before, count), from, count, count);
+      add_chunks(x, chunks, box.in_tensor(offset + before, count), from, count, count);
     });
-    begin_store(x, lane, groups, std::move(pieces));
+    begin_store(x, lane, groups, std::move(chunks));
   });
 }
 

@@ -3,7 +3,7 @@
 // guard drops.
 #include <algorithm>
 
-#include "sim/monitor.h"
+#include "sim/race_detector.h"
 #include "sim/translate.h"
 
 namespace tl::sim {
@@ -19,7 +19,7 @@ int wrong_dimension(Warp& w, const ClaimSite& c, int lane) {
 }
 
 void report_outside(Warp& w, const Operation& o, const ClaimSite& c, int lane, int d) {
-  if (w.block->monitor->again(Finding::Kind::outside, o.site, c.place)) return;
+  if (w.block->race_detector->again(Finding::Kind::outside, o.site, c.place)) return;
   int64_t extent = w.slot(c.dims[size_t(d)].extent)[lane].i;
   auto wrong = [&](int64_t i) { return i < 0 || i >= extent; };
   std::string all;
@@ -35,7 +35,7 @@ void report_outside(Warp& w, const Operation& o, const ClaimSite& c, int lane, i
                                 "with an if, or make {} larger",
                                 c.name, all, index, d, extent, describe_thread(w, lane), c.name)};
   f.buffer = c.name;
-  w.block->monitor->report(w, lane, std::move(f), o.site, -1, c.place);
+  w.block->race_detector->report(w, lane, std::move(f), o.site, -1, c.place);
 }
 
 void check_claim(Warp& w, const Operation& o) {
@@ -51,12 +51,12 @@ void check_claim(Warp& w, const Operation& o) {
     });
     return;
   }
-  if (!w.block->tally) return;
+  if (!w.block->counters) return;
   LaneMask asked = w.active & ~happens & (c.where < 0 ? ~LaneMask(0) : lanes_where(w, c.where));
   int64_t dropped = 0;
   for_lanes(asked, [&](int lane) { dropped += wrong_dimension(w, c, lane) >= 0; });
   if (dropped)
-    w.block->tally->dropped(w.code->places[size_t(c.place)], o.site, c.kind, c.what, dropped * c.elements);
+    w.block->counters->dropped(w.code->places[size_t(c.place)], o.site, c.kind, c.what, dropped * c.elements);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/monitor.h"
+#include "sim/race_detector.h"
 #include "sim/steps.h"
 
 namespace tl::sim {
@@ -42,8 +42,9 @@ void add_undefined(Warp& w, int32_t slot, LaneMask lanes, const Origin& origin) 
 }
 
 void use(Warp& w, const Undefined& found, LaneMask lanes, int32_t site, const char* how) {
-  for_lanes(found.lanes & lanes,
-            [&](int lane) { w.block->monitor->undefined(w, lane, found.origins[size_t(lane)], site, how); });
+  for_lanes(found.lanes & lanes, [&](int lane) {
+    w.block->race_detector->undefined(w, lane, found.origins[size_t(lane)], site, how);
+  });
 }
 
 // What does not fit the integer that it is cast to.
@@ -96,9 +97,9 @@ void follow_store(Warp& w, const Operation& o) {
     for_lanes(value.lanes, [&](int lane) {
       int64_t offset = (w.slot(o.a)[o.uniform_index ? 0 : lane].i + e / w.lane_count()) * element;
       if (registers)
-        w.block->monitor->forget_registers(w, p, offset, element, lane, value.origins[size_t(lane)]);
+        w.block->race_detector->forget_registers(w, p, offset, element, lane, value.origins[size_t(lane)]);
       else
-        w.block->monitor->forget_shared(w, p, offset, element, value.origins[size_t(lane)]);
+        w.block->race_detector->forget_shared(w, p, offset, element, value.origins[size_t(lane)]);
     });
   }
 }
@@ -143,7 +144,7 @@ void check_index(Warp& w, const Operation& o) {
   use(w, undefined_at(w, o.a), lanes, o.site, loads ? "is the index of a load" : "is the index of a store");
 }
 
-void Monitor::misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+void RaceDetector::misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
   const Span& there = code.sites[size_t(site)].span;
   bool at_once = code.sites[size_t(origin.site)].stmt.get() == code.sites[size_t(site)].stmt.get();
   int32_t other_site = at_once ? -1 : site;

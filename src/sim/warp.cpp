@@ -54,7 +54,7 @@ struct Segment {
 template <int (*from)(const Segment& s, int64_t number)>
 void shuffle(const Execution& x) {
   check_mask(x, 3);
-  x.tally(Counter::Kind::shuffle);
+  x.count(Counter::Kind::shuffle);
   std::array<Scalar, max_lanes> taken;
   std::array<int8_t, max_lanes> source;
   int warp = x.warp.lane_count();
@@ -89,7 +89,7 @@ enum class Vote { any, all, ballot, match_any, match_all };
 template <Vote kind>
 void vote(const Execution& x) {
   check_mask(x, 1);
-  x.tally(Counter::Kind::vote);
+  x.count(Counter::Kind::vote);
   LaneMask yes = 0;
   for_lanes(x.lanes, [&](int lane) { yes |= LaneMask(x.value(0, lane).i != 0) << lane; });
   for_lanes(x.lanes, [&](int lane) {
@@ -124,13 +124,13 @@ void require_all(const Execution& x, std::string_view others) {
 
 void block_barrier(const Execution& x) {
   require_all(x, "every thread of the block");
-  x.tally(Counter::Kind::barrier);
+  x.count(Counter::Kind::barrier);
   x.warp.state = Warp::State::waiting;
 }
 
 void warp_barrier(const Execution& x) {
   check_mask(x, 0);
-  x.tally(Counter::Kind::barrier);
+  x.count(Counter::Kind::barrier);
   if (!x.warp.block->watch) return;
   std::vector<int32_t> threads;
   for (LaneMask left = x.lanes; left;) {  // each group that one mask names
@@ -149,8 +149,8 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
   auto [it, is_first] = b.arrivals.try_emplace(w.first);
   NamedBarrier::Arrival& last = it->second;
   bool knows = is_first;  // one lane does: the warp comes as a whole
-  for (LaneMask left = last.told ? x.lanes : 0; left && !knows; left &= left - 1)
-    knows = w.block->watch->clocks.knows(w.first + first_lane(left), last.told, w.first,
+  for (LaneMask left = last.released ? x.lanes : 0; left && !knows; left &= left - 1)
+    knows = w.block->watch->clocks.knows(w.first + first_lane(left), last.released, w.first,
                                          w.first + w.lane_count());
   if (!knows) {
     const Span& there = w.code->sites[size_t(last.site)].span;
@@ -158,10 +158,10 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
               .text = fmt::format("{} arrives at barrier {} again{}, and nothing makes it wait for the "
                                   "threads that it expected there{}: it may be counted twice; let it wait in "
                                   "between, at another barrier that those threads reach after this one",
-                                  describe_thread(w, 0), id, last.told ? "" : ", in the same phase",
+                                  describe_thread(w, 0), id, last.released ? "" : ", in the same phase",
                                   there ? fmt::format(" on line {}", there.line) : "")};
     f.other_thread = w.first;
-    w.block->monitor->report(w, 0, std::move(f), x.site.site, last.site);
+    w.block->race_detector->report(w, 0, std::move(f), x.site.site, last.site);
   }
   last = {.phase = b.phase, .site = x.site.site};
 }
@@ -192,22 +192,22 @@ void come_to_named(const Execution& x) {
   if (x.warp.block->watch) check_again(x, id, b);
   b.expected = expected;
   b.arrived += warp;
-  x.tally(Counter::Kind::barrier);
+  x.count(Counter::Kind::barrier);
   if (BlockWatch* watch = x.warp.block->watch)
     for_lanes(x.lanes,
-              [&](int lane) { b.gathered = merge(b.gathered, watch->clocks.release(x.warp.first + lane)); });
+              [&](int lane) { b.joined = merge(b.joined, watch->clocks.release(x.warp.first + lane)); });
   if (b.arrived < b.expected) return;
   b.arrived = 0;
-  b.told = std::exchange(b.gathered, {});
+  b.released = std::exchange(b.joined, {});
   for (auto& [first, arrival] : b.arrivals)
-    if (arrival.phase == b.phase) arrival.told = b.told;
+    if (arrival.phase == b.phase) arrival.released = b.released;
   b.phase++;
 }
 }  // namespace
 
 void leave_named(Warp& w, const NamedBarrier& b) {
   if (BlockWatch* watch = w.block->watch)
-    for_lanes(w.alive & ~w.returned, [&](int lane) { watch->clocks.acquire(w.first + lane, b.told); });
+    for_lanes(w.alive & ~w.returned, [&](int lane) { watch->clocks.acquire(w.first + lane, b.released); });
 }
 
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "ir/build.h"
-#include "sim/monitor.h"
+#include "sim/race_detector.h"
 #include "sim/steps.h"
 
 namespace tl::sim {
@@ -215,7 +215,7 @@ void report(Warp& w, int lane, const Wrap& wrap, int32_t place, int32_t site, co
                                 describe_thread(w, lane), use)};
   f.buffer = p.name;
   if (index) f.index = *index;
-  w.block->monitor->report(w, lane, std::move(f), o.site, same_line ? -1 : site, p.number);
+  w.block->race_detector->report(w, lane, std::move(f), o.site, same_line ? -1 : site, p.number);
 }
 
 // ── memory ────────────────────────────────────────────────────────────────────────────────────────────

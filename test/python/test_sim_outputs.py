@@ -39,7 +39,7 @@ def test_what_is_left_is_nan_and_told(dtype):
     x = np.ones((5, 7), dtype)
     report, (y, z), warned = call(rows(5, 7, 2, dtype), x)
     assert np.isnan(y[:2]).all() and (y[2:] == 1).all() and (z == 1).all()
-    (gap,) = report.gaps
+    (gap,) = report.unwritten_outputs
     assert (gap.tensor, gap.first, gap.elements, gap.of) == ("Y", (0, 0), 14, 35)
     assert not report and "Y: 14 of 35 elements" in str(report)
     assert len(warned) == 1 and "Y: 14 of 35 elements" in str(warned[0].message)
@@ -49,27 +49,27 @@ def test_what_is_left_is_nan_and_told(dtype):
 def test_of_integers():
     x = np.ones((3, 4), "int32")
     report, (y, _), _ = call(rows(3, 4, 1, "int32"), x)
-    assert report.gaps[0].elements == 4 and (y[0].view("u1") == 0xAA).all()
+    assert report.unwritten_outputs[0].elements == 4 and (y[0].view("u1") == 0xAA).all()
 
 
 def test_where_everything_is_written_nothing_is_told():
     report, (y, z), warned = call(rows(5, 7), np.ones((5, 7), "float32"))
-    assert not report.gaps and not warned and (y == 1).all() and (z == 1).all()
+    assert not report.unwritten_outputs and not warned and (y == 1).all() and (z == 1).all()
 
 
 @pytest.mark.parametrize("options", [{"blocks": 3}, {"blocks": [4]}, {"watch": False}])
 def test_a_run_that_does_not_see_everything_tells_nothing(options):
     report, _, _ = call(rows(5, 7, 2), np.ones((5, 7), "float32"), **options)
-    assert not report.gaps
+    assert not report.unwritten_outputs
 
 
 def test_foreign_code_may_have_written_it():
-    assert not call(rows(5, 7, 2, foreign=True), np.ones((5, 7), "float32"))[0].gaps
+    assert not call(rows(5, 7, 2, foreign=True), np.ones((5, 7), "float32"))[0].unwritten_outputs
 
 
 def test_every_schedule_begins_with_nothing():
     report, _, _ = call(rows(5, 7, 2), np.ones((5, 7), "float32"), schedules=3)
-    assert report.gaps[0].elements == 14 and report.schedules == 3
+    assert report.unwritten_outputs[0].elements == 14 and report.schedules == 3
 
 
 def test_the_last_kernel_counts():
@@ -81,13 +81,13 @@ def test_the_last_kernel_counts():
             T.copy(X[32:64], Y[32:64])
 
     kernel = tilelang.compile(main, target="sim:sm_80", out_idx=[1])
-    assert not kernel.simulate(np.ones(64, "float32")).gaps
+    assert not kernel.simulate(np.ones(64, "float32")).unwritten_outputs
 
 
 def test_what_the_caller_gives_is_his():
     kernel = tilelang.compile(rows(5, 7, 2), target="sim:sm_80")
     x, y, z = np.ones((5, 7), "f4"), np.zeros((5, 7), "f4"), np.zeros((5, 7), "f4")
-    assert not kernel.simulate(x, y, z).gaps and (y[:2] == 0).all()
+    assert not kernel.simulate(x, y, z).unwritten_outputs and (y[:2] == 0).all()
 
 
 def test_of_the_eager_dialect():

@@ -67,7 +67,7 @@ class Finding(_Placed):
 
 
 @dataclass(frozen=True)
-class Gap:
+class UnwrittenOutput:
     """Unwritten elements of an output made by the call: not an error, but rarely intended.
 
     tensor, place: the output, and (file, line, column) of its declaration. first: the indices of the first
@@ -120,12 +120,12 @@ class SimulationReport:
     """What a simulation found and counted.
 
     seed: of the schedule that found something, else of the last one; the same seed gives the same run.
-    schedules, blocks: how many were run.  findings: of the first schedule that had any.  gaps: what the last
+    schedules, blocks: how many were run.  findings: of the first schedule that had any.  unwritten_outputs: what the last
     one left of the outputs, where all blocks ran and nothing was found; foreign code is not followed there.
     """
 
     findings: tuple[Finding, ...]
-    gaps: tuple[Gap, ...]
+    unwritten_outputs: tuple[UnwrittenOutput, ...]
     counters: tuple[Counter, ...]
     seed: int
     schedules: int
@@ -180,7 +180,7 @@ class SimulationReport:
 
     def __str__(self) -> str:
         ran = f"{plural(self.schedules, 'schedule')} of {plural(self.blocks, 'block')}"
-        head = self.text or "\n".join([f"nothing found in {ran}", *map(str, self.gaps)])
+        head = self.text or "\n".join([f"nothing found in {ran}", *map(str, self.unwritten_outputs)])
         return f"{head}\n{self.table()}" if self.counters else head
 
 
@@ -206,7 +206,7 @@ def report_of(row: dict[str, Any]) -> SimulationReport:
     """From what the compiler gives."""
     return SimulationReport(
         tuple(Finding(**f) for f in row["findings"]),
-        tuple(Gap(*g) for g in row["gaps"]),
+        tuple(UnwrittenOutput(*g) for g in row["unwritten_outputs"]),
         tuple(Counter(*c) for c in row["counters"]),
         row["seed"],
         row["schedules"],
@@ -382,7 +382,7 @@ class Simulating:
         made, report = simulate(self, args, d.seed, d.schedules, d.blocks, count=False)
         if report.findings:
             raise error_of(report)
-        for gap in report.gaps:
+        for gap in report.unwritten_outputs:
             file, line = (gap.place or ("<a kernel without lines>", 0))[:2]
             warnings.warn_explicit(f"{gap}; what they hold is undefined", TilelangWarning, file, line)
         return made

@@ -142,7 +142,7 @@ TEST_CASE("boxes are stored as far as the tensor goes, and nothing else is writt
     }
 }
 
-TEST_CASE("the pieces of a swizzled box lie as the chip lays them, for elements of every size") {
+TEST_CASE("the chunks of a swizzled box lie as the chip lays them, for elements of every size") {
   for (int64_t swizzle : {0, 32, 64, 128})
     for (int64_t bytes : {1, 2, 4, 8}) {
       int64_t row = swizzle ? swizzle / bytes : 48 / bytes;

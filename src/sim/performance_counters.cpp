@@ -1,4 +1,4 @@
-#include "sim/tally.h"
+#include "sim/performance_counters.h"
 
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 
 namespace tl::sim {
 
-void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site,
-                   Counter::Kind kind, std::string_view what) {
+void PerformanceCounters::access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes,
+                                 int32_t site, Counter::Kind kind, std::string_view what) {
   auto lanes = std::ranges::count_if(addresses, [](int64_t a) { return a >= 0; });
   if (lanes == 0) return;
   Counter& c = counted[{site, p.number, what}];
@@ -30,27 +30,28 @@ void Tally::access(const Place& p, const std::vector<int64_t>& addresses, int64_
   }
 }
 
-void Tally::dropped(const Place& p, int32_t site, Counter::Kind kind, std::string_view what,
-                    int64_t elements) {
+void PerformanceCounters::dropped(const Place& p, int32_t site, Counter::Kind kind, std::string_view what,
+                                  int64_t elements) {
   Counter& c = counted[{site, p.number, what.empty() ? name_of(kind) : what}];
   c.kind = kind;
   c.dropped += elements;
 }
 
-void Tally::instruction(int32_t site, Counter::Kind kind, std::string_view what, int64_t flops) {
+void PerformanceCounters::instruction(int32_t site, Counter::Kind kind, std::string_view what,
+                                      int64_t flops) {
   Counter& c = counted[{site, -1, what}];
   c.kind = kind;
   c.executed++;
   c.flops += flops;
 }
 
-void Tally::waited(int32_t site, std::string_view barrier, int64_t operations) {
+void PerformanceCounters::waited(int32_t site, std::string_view barrier, int64_t operations) {
   counted[{site, -1, barrier}].waited += operations;
 }
 
-void Tally::Addresses::count(const Warp& w, const Place& p, int64_t bytes, int32_t site, Counter::Kind kind,
-                             std::string_view what) {
-  if (!tally) return;
+void PerformanceCounters::Addresses::count(const Warp& w, const Place& p, int64_t bytes, int32_t site,
+                                           Counter::Kind kind, std::string_view what) {
+  if (!counters) return;
   const std::byte* begin = nullptr;
   constexpr int64_t far = int64_t(1) << 40;  // a view may reach below its first element
   if (p.scope == Scope::shared)              // a bank is a matter of the address within the block
@@ -58,10 +59,10 @@ void Tally::Addresses::count(const Warp& w, const Place& p, int64_t bytes, int32
   else if (p.made_at < 0)  // a GPU's allocations begin at a sector
     begin = w.block->tensors[p.id].data;
   for (int64_t& a : at) a = a < 0 ? a : a - int64_t(reinterpret_cast<uintptr_t>(begin)) + far;
-  tally->access(p, at, bytes, site, kind, what.empty() ? name_of(kind) : what);
+  counters->access(p, at, bytes, site, kind, what.empty() ? name_of(kind) : what);
 }
 
-std::vector<Counter> Tally::rows() const {
+std::vector<Counter> PerformanceCounters::rows() const {
   std::vector<Counter> out;
   for (auto& [key, counter] : counted) {
     Counter c = counter;

@@ -5,9 +5,9 @@
 
 namespace tl::sim {
 
-class Tally {
+class PerformanceCounters {
  public:
-  explicit Tally(const Code& code) : code(code) {}
+  explicit PerformanceCounters(const Code& code) : code(code) {}
   int warp() const { return code.warp; }
   // One access of a warp, of `bytes` by each lane; a negative address: the lane takes no part.
   void access(const Place& p, const std::vector<int64_t>& addresses, int64_t bytes, int32_t site,
@@ -22,18 +22,18 @@ class Tally {
   // The addresses of one access, gathered lane by lane; nothing where counting is off.
   class Addresses {
    public:
-    explicit Addresses(Tally* tally) : tally(tally) {
-      if (tally) at.assign(size_t(tally->warp()), -1);
+    explicit Addresses(PerformanceCounters* counters) : counters(counters) {
+      if (counters) at.assign(size_t(counters->warp()), -1);
     }
     void set(int lane, const std::byte* address) {
-      if (tally && address) at[size_t(lane)] = int64_t(reinterpret_cast<uintptr_t>(address));
+      if (counters && address) at[size_t(lane)] = int64_t(reinterpret_cast<uintptr_t>(address));
     }
     // `what`: of an instruction; a load or a store is named by its kind.
     void count(const Warp& w, const Place& p, int64_t bytes, int32_t site, Counter::Kind kind,
                std::string_view what = {});
 
    private:
-    Tally* tally;
+    PerformanceCounters* counters;
     std::vector<int64_t> at = {};
   };
 

@@ -24,7 +24,7 @@ struct Logical {
       false;  // the asynchronous one, which sees what threads have written only after their fences
 };
 
-struct Cell {
+struct ShadowCell {
   Stamp write = {}, read = {};  // the last write; one access since that was none
   uint32_t more = 0;            // further such accesses: an index into the pool; 0: none
   int32_t place = -1;           // the buffer that was written
@@ -43,10 +43,10 @@ class StampPool {
   std::vector<uint32_t> free = {};
 };
 
-// What the monitor keeps for a block.
+// What the race detector keeps for a block.
 struct BlockWatch {
   Clocks clocks;
-  std::vector<Cell> shared;
+  std::vector<ShadowCell> shared;
   StampPool pool = {};
   std::map<int64_t, Origin> forgotten = {};  // by unit of shared memory: what undefined value was written
   int32_t asked_without_order =
@@ -71,17 +71,17 @@ class Findings {
 
 // The cells of all tensors that a function writes, whatever kernel does: units of global memory, in pages
 // made when first touched.
-class GlobalCells {
+class GlobalShadow {
  public:
   // A kernel begins: everything before it is complete.
   void begin(int64_t unit, std::vector<Extent> fresh);
-  Cell& at(uintptr_t number);
+  ShadowCell& at(uintptr_t number);
   bool written(uintptr_t number) const;
   int64_t unit = 16;
 
  private:
   static constexpr uintptr_t page_size = 256;
-  using Page = std::array<Cell, page_size>;
+  using Page = std::array<ShadowCell, page_size>;
   std::vector<Extent> fresh = {};  // unwritten before the call
   std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages = {};
   std::pair<uintptr_t, Page*> last = {~uintptr_t(0), nullptr};
@@ -102,11 +102,11 @@ struct Grid {
 };
 
 // Of one launch of a kernel.
-class Monitor {
+class RaceDetector {
  public:
   // `written`: what the kernel may write.  A tensor that lies apart from all of it is not watched.
-  Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& cells,
-          const std::vector<Tensor>& tensors, const std::vector<Extent>& written);
+  RaceDetector(const Code& code, Grid grid, Findings& findings, GlobalShadow& cells,
+               const std::vector<Tensor>& tensors, const std::vector<Extent>& written);
 
   std::unique_ptr<BlockWatch> watch(int32_t block) const;
   // `bytes` bytes at `at` by one lane, or by what it begins. `same`: the stored value is there already. A
@@ -142,15 +142,15 @@ class Monitor {
   const Code& code;
   Grid grid;
   Findings& findings;
-  GlobalCells& cells;
+  GlobalShadow& cells;
   std::vector<bool> watched = {};  // by place
   StampPool pool = {};
   std::vector<Extent> forgiven = {};
   std::unordered_map<const std::byte*, KnownRef> released = {};  // by address of the atomic
   bool tells = false;                                            // some atomic access had an order
 
-  void touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me, Touch touch,
-                  bool same, const std::byte* at, bool by_proxy);
+  void touch_shadow(ShadowCell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me,
+                    Touch touch, bool same, const std::byte* at, bool by_proxy);
   void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did,
             Touch touch, const std::byte* at);
   std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
@@ -165,7 +165,7 @@ class Monitor {
   void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site,
                    const std::byte* at);
   // Of a read: a hole, or a finding, if this unit is unwritten.
-  void check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit,
+  void check_written(Warp& w, const Place& p, int lane, const ShadowCell& c, const std::byte* unit,
                      const std::byte* at, const Stamp& me, Holes* holes);
 };
 

@@ -1,4 +1,4 @@
-#include "sim/monitor.h"
+#include "sim/race_detector.h"
 
 #include <algorithm>
 
@@ -55,14 +55,14 @@ void Findings::withdraw(const std::array<int64_t, 4>& where) {
 }
 
 // ── a launch ──────────────────────────────────────────────────────────────────────────────────────────
-void GlobalCells::begin(int64_t width, std::vector<Extent> unwritten) {
+void GlobalShadow::begin(int64_t width, std::vector<Extent> unwritten) {
   unit = width;
   fresh = std::move(unwritten);
   for (auto& [number, page] : pages)
-    for (Cell& c : *page) c = {.written = c.written};
+    for (ShadowCell& c : *page) c = {.written = c.written};
 }
 
-Cell& GlobalCells::at(uintptr_t number) {
+ShadowCell& GlobalShadow::at(uintptr_t number) {
   uintptr_t which = number / page_size;
   if (which != last.first) {
     auto& page = pages[which];
@@ -75,12 +75,12 @@ Cell& GlobalCells::at(uintptr_t number) {
   return (*last.second)[number % page_size];
 }
 
-bool GlobalCells::is_fresh(uintptr_t number) const {
+bool GlobalShadow::is_fresh(uintptr_t number) const {
   auto* place = reinterpret_cast<const std::byte*>(number * uintptr_t(unit));
   return std::ranges::any_of(fresh, [&](auto& m) { return place >= m.begin && place < m.end; });
 }
 
-bool GlobalCells::written(uintptr_t number) const {
+bool GlobalShadow::written(uintptr_t number) const {
   auto it = pages.find(number / page_size);
   return it == pages.end() ? !is_fresh(number) : (*it->second)[number % page_size].written;
 }
@@ -92,8 +92,8 @@ std::string Grid::name(int64_t number) const {
   return text + ") of " + kernel;
 }
 
-Monitor::Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& cells,
-                 const std::vector<Tensor>& tensors, const std::vector<Extent>& written)
+RaceDetector::RaceDetector(const Code& code, Grid grid, Findings& findings, GlobalShadow& cells,
+                           const std::vector<Tensor>& tensors, const std::vector<Extent>& written)
     : code(code),
       grid(std::move(grid)),
       findings(findings),
@@ -109,10 +109,11 @@ Monitor::Monitor(const Code& code, Grid grid, Findings& findings, GlobalCells& c
   }
 }
 
-std::unique_ptr<BlockWatch> Monitor::watch(int32_t block) const {
+std::unique_ptr<BlockWatch> RaceDetector::watch(int32_t block) const {
   return std::make_unique<BlockWatch>(BlockWatch{
-      .clocks = Clocks(block, code.thread_count(), code.lines, code.barriers),
-      .shared = std::vector<Cell>(size_t((code.shared_bytes + code.shared_unit - 1) / code.shared_unit))});
+      .clocks = Clocks(block, code.thread_count(), code.timelines, code.barriers),
+      .shared =
+          std::vector<ShadowCell>(size_t((code.shared_bytes + code.shared_unit - 1) / code.shared_unit))});
 }
 
 namespace {
@@ -156,8 +157,8 @@ int64_t index_of(const Warp& w, const Place& p, int lane, const std::byte* at) {
 
 }  // namespace
 
-void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch,
-                     int32_t site, bool same, const Logical* begun, Holes* holes) {
+void RaceDetector::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch,
+                          int32_t site, bool same, const Logical* begun, Holes* holes) {
   if (touch == Touch::write) memory_version += !same;
   if (!is_watched(p)) return;
   BlockWatch& watch = *w.block->watch;
@@ -170,15 +171,15 @@ void Monitor::access(Warp& w, const Place& p, int lane, const std::byte* at, int
   auto begin = is_shared ? uintptr_t(at - w.block->shared) : reinterpret_cast<uintptr_t>(at);
   auto unit = uintptr_t(is_shared ? code.shared_unit : cells.unit);
   for (uintptr_t i = begin / unit; i * unit < begin + uintptr_t(bytes); i++) {
-    Cell& c = is_shared ? watch.shared[i] : cells.at(i);
+    ShadowCell& c = is_shared ? watch.shared[i] : cells.at(i);
     if (touch != Touch::write && (!c.written || c.place != p.storage))
       check_written(w, p, lane, c, at + (int64_t(i * unit) - int64_t(begin)), at, me, holes);
-    touch_cell(c, lists, w, p, lane, me, touch, same, at, by_proxy);
+    touch_shadow(c, lists, w, p, lane, me, touch, same, at, by_proxy);
   }
 }
 
-void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, const std::byte* unit,
-                            const std::byte* at, const Stamp& me, Holes* holes) {
+void RaceDetector::check_written(Warp& w, const Place& p, int lane, const ShadowCell& c,
+                                 const std::byte* unit, const std::byte* at, const Stamp& me, Holes* holes) {
   const BlockWatch& watch = *w.block->watch;
   bool is_shared = p.scope == Scope::shared;
   bool stale = is_shared && c.written && c.place >= 0 && watch.clocks.ordered(c.write, w.first + lane);
@@ -201,15 +202,15 @@ void Monitor::check_written(Warp& w, const Place& p, int lane, const Cell& c, co
     undefined(w, lane, origin, me.site, "");
 }
 
-void Monitor::forgive(Extent memory) {
+void RaceDetector::forgive(Extent memory) {
   for (auto& e : forgiven)
     if (memory.begin >= e.begin && memory.end <= e.end) return;
   std::erase_if(forgiven, [&](auto& e) { return e.begin >= memory.begin && e.end <= memory.end; });
   forgiven.push_back(memory);
 }
 
-void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int lane, const Stamp& me,
-                         Touch touch, bool same, const std::byte* at, bool by_proxy) {
+void RaceDetector::touch_shadow(ShadowCell& c, StampPool& lists, Warp& w, const Place& p, int lane,
+                                const Stamp& me, Touch touch, bool same, const std::byte* at, bool by_proxy) {
   const Clocks& clocks = w.block->watch->clocks;
   int64_t thread = w.first + lane;
   bool writes = touch == Touch::write || touch == Touch::atomic_update;
@@ -252,8 +253,8 @@ void Monitor::touch_cell(Cell& c, StampPool& lists, Warp& w, const Place& p, int
   if (more.size() < most) more.push_back(me);
 }
 
-void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes, bool writes,
-                        int32_t site) {
+void RaceDetector::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes,
+                             bool writes, int32_t site) {
   int64_t unit = code.register_unit;
   if (writes)
     for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++)
@@ -263,8 +264,8 @@ void Monitor::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, 
       undefined(w, first_lane(hole.lanes), hole.origin, site, "");
 }
 
-Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes,
-                                   int32_t site) {
+Holes RaceDetector::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes,
+                                        LaneMask lanes, int32_t site) {
   int64_t unit = code.register_unit, begin = p.address + offset;
   Holes holes;
   for (int64_t i = begin / unit; i * unit < begin + bytes; i++)
@@ -279,8 +280,8 @@ Holes Monitor::unwritten_registers(Warp& w, const Place& p, int64_t offset, int6
   return holes;
 }
 
-void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane,
-                               const Origin& origin) {
+void RaceDetector::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, int lane,
+                                    const Origin& origin) {
   int64_t unit = code.register_unit;
   for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++) {
     w.filled[size_t(i)] &= ~(lane_bit(lane));
@@ -288,7 +289,8 @@ void Monitor::forget_registers(Warp& w, const Place& p, int64_t offset, int64_t 
   }
 }
 
-void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes, const Origin& origin) {
+void RaceDetector::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t bytes,
+                                 const Origin& origin) {
   int64_t unit = code.shared_unit, begin = p.address + offset;
   BlockWatch& watch = *w.block->watch;
   for (int64_t i = begin / unit; i * unit < begin + bytes && i < int64_t(watch.shared.size()); i++) {
@@ -297,7 +299,7 @@ void Monitor::forget_shared(Warp& w, const Place& p, int64_t offset, int64_t byt
   }
 }
 
-void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
+void RaceDetector::undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how) {
   if (origin.cast != DType()) return misfit(w, lane, origin, site, how);
   if (origin.place < 0) {
     Finding f{.kind = Finding::Kind::unwritten,
@@ -328,15 +330,15 @@ void Monitor::undefined(Warp& w, int lane, const Origin& origin, int32_t site, c
   report(w, reader, std::move(f), origin.site, other_site, p.number);
 }
 
-void Monitor::begin_registers(Warp& w, const Place& p, LaneMask lanes) {
+void RaceDetector::begin_registers(Warp& w, const Place& p, LaneMask lanes) {
   int64_t unit = code.register_unit;
   for (int64_t i = p.address / unit; i * unit < p.address + p.elements * p.type.bytes(); i++)
     w.filled[size_t(i)] &= ~lanes;
 }
 
 // ── orders ────────────────────────────────────────────────────────────────────────────────────────────
-void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads,
-                          bool writes) {
+void RaceDetector::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder order, bool reads,
+                               bool writes) {
   Clocks& clocks = w.block->watch->clocks;
   int64_t thread = w.first + lane;
   bool acquires = reads && (order == MemoryOrder::acquire || order >= MemoryOrder::acq_rel);
@@ -354,7 +356,7 @@ void Monitor::synchronise(Warp& w, int lane, const std::byte* at, MemoryOrder or
 // ── findings ──────────────────────────────────────────────────────────────────────────────────────────
 // Its first line; of a loop that asks within whether it goes on, all that it does until it is left, on one
 // line.
-std::string Monitor::statement(int32_t site) const {
+std::string RaceDetector::statement(int32_t site) const {
   const Stmt& stmt = code.sites[size_t(site)].stmt;
   std::string text = stmt ? print(stmt, code.function) : "", line;
   auto* loop = stmt.as<While>();
@@ -369,7 +371,7 @@ std::string Monitor::statement(int32_t site) const {
   return line;
 }
 
-void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site, int64_t place) {
+void RaceDetector::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site, int64_t place) {
   f.span = code.sites[size_t(site)].span;
   f.statement = statement(site);
   if (other_site >= 0) {
@@ -382,15 +384,15 @@ void Monitor::report(Warp& w, int lane, Finding f, int32_t site, int32_t other_s
   findings.add(std::move(f), where);
 }
 
-std::string Monitor::name_of(const Warp& w, const Stamp& s) const {
+std::string RaceDetector::name_of(const Warp& w, const Stamp& s) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (s.thread < code.thread_count()) return fmt::format("thread {}", s.thread);
   int64_t owner = clocks.owner(s.thread);
   return owner < 0 ? "a bulk copy" : fmt::format("a copy that thread {} has begun", owner);
 }
 
-void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did,
-                   Touch touch, const std::byte* at) {
+void RaceDetector::race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other,
+                        const char* did, Touch touch, const std::byte* at) {
   const Clocks& clocks = w.block->watch->clocks;
   // What it read there was not written yet for want of that order.
   if (touch != Touch::read) findings.withdraw(key(Finding::Kind::unwritten, other.site, -1, p.number));
@@ -415,14 +417,14 @@ void Monitor::race(Warp& w, const Place& p, int lane, const Stamp& me, const Sta
 
 // The asynchronous proxy reads what a thread has written, or writes there: only behind that thread's fence is
 // it sure to come second.
-void Monitor::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site,
-                          const std::byte* at) {
+void RaceDetector::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch,
+                               int32_t site, const std::byte* at) {
   const Clocks& clocks = w.block->watch->clocks;
-  bool copied = clocks.is_line(write.thread, Line::copies);
+  bool copied = clocks.is_on(write.thread, Timeline::copies);
   if (!copied && write.thread >= code.thread_count()) return;  // by the same proxy
   int64_t writer = clocks.owner(write.thread);
   Stamp fenced = write;
-  fenced.thread = uint16_t(clocks.slot(copied ? Line::fenced_copies : Line::fenced, writer));
+  fenced.thread = uint16_t(clocks.slot(copied ? Timeline::fenced_copies : Timeline::fenced, writer));
   if (clocks.ordered(fenced, w.first + lane)) return;
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(write.site)].span;
