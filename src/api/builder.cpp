@@ -5,7 +5,7 @@
 
 #include "api/bounds.h"
 #include "base/error.h"
-#include "ir/line.h"
+#include "ir/affine_form.h"
 #include "ir/names.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -433,9 +433,9 @@ Expr Builder::let(const std::string& name, const Value& value) {
 // ── the end ───────────────────────────────────────────────────────────────────────────────────────────
 namespace {
 
-Expr told_by(const Expr& extent) {
-  auto line = line_of(extent);
-  return line ? line->var : Expr{};
+Expr determined_by(const Expr& extent) {
+  auto form = affine_form_of(extent);
+  return form ? form->var : Expr{};
 }
 
 }  // namespace
@@ -448,7 +448,7 @@ void Builder::check_dynamics() const {
       if (!p.buffer) continue;
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list) bound = bound || e.same(d);
-      for (auto& e : f[p.buffer].shape) bound = bound || told_by(e).same(d);
+      for (auto& e : f[p.buffer].shape) bound = bound || determined_by(e).same(d);
     }
     if (!bound)
       fail(d->span, "{} is known when the function is called only if it is an extent or a stride of a tensor",

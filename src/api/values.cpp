@@ -150,30 +150,30 @@ std::vector<Expr> scaled_arguments(const Callee& row, const std::vector<Value>& 
 
 // The arguments as the row takes them.
 std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& args, Span span) {
-  using Takes = Callee::Takes;
-  if (row.takes == Takes::scaled) return scaled_arguments(row, args, span);
+  using ArgDomain = Callee::ArgDomain;
+  if (row.takes == ArgDomain::scaled) return scaled_arguments(row, args, span);
   std::optional<DType> common;
-  if (row.takes == Takes::counters) common = u64;
+  if (row.takes == ArgDomain::counters) common = u64;
   for (auto& a : args)
-    if (auto* e = std::get_if<Expr>(&a); e && row.takes != Takes::counters)
+    if (auto* e = std::get_if<Expr>(&a); e && row.takes != ArgDomain::counters)
       common = common ? promote(*common, (*e)->dtype) : (*e)->dtype;
-  if (!common) common = row.takes == Takes::integers ? i32 : f32;
-  if (row.takes == Takes::reals) common = arithmetic_type(*common);
+  if (!common) common = row.takes == ArgDomain::integers ? i32 : f32;
+  if (row.takes == ArgDomain::reals) common = arithmetic_type(*common);
   std::vector<Expr> exprs;
   for (auto& a : args) {
     auto* number = std::get_if<int64_t>(&a);
-    bool negative = number && row.takes == Takes::counters;
-    if (auto* fraction = std::get_if<double>(&a); fraction && row.takes == Takes::integers)
+    bool negative = number && row.takes == ArgDomain::counters;
+    if (auto* fraction = std::get_if<double>(&a); fraction && row.takes == ArgDomain::integers)
       fail(span, "{} takes an integer, not the float {}", row.name, *fraction);
     exprs.push_back(negative ? imm(*number, u64, span) : to_type(a, *common, "the argument", span));
   }
   DType t = exprs[0]->dtype;
-  bool fits = row.takes == Takes::any        ? t.is_int() || t.is_float()
-              : row.takes == Takes::floats   ? t == f32 || t == f64
-              : row.takes == Takes::singles  ? t == f32
-              : row.takes == Takes::reals    ? t.is_float()
-              : row.takes == Takes::integers ? t.is_int()
-                                             : true;
+  bool fits = row.takes == ArgDomain::any        ? t.is_int() || t.is_float()
+              : row.takes == ArgDomain::floats   ? t == f32 || t == f64
+              : row.takes == ArgDomain::singles  ? t == f32
+              : row.takes == ArgDomain::reals    ? t.is_float()
+              : row.takes == ArgDomain::integers ? t.is_int()
+                                                 : true;
   constexpr std::string_view wanted[] = {"a number",   "f32 or f64", "f32",       "a float",
                                          "an integer", "",           "an integer"};
   if (!fits) fail(span, "{} takes {}, not {}", row.name, wanted[int(row.takes)], to_string(t));

@@ -6,7 +6,7 @@
 
 #include "arith/simplify.h"
 #include "codegen/codegen.h"
-#include "ir/line.h"
+#include "ir/affine_form.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "target/alignment.h"
@@ -71,12 +71,12 @@ Integers integers_of(const Function& f) {
       if (!f.params[i].buffer || named.contains(f.params[i].buffer) != is_named) continue;
       const BufferInfo& b = f[f.params[i].buffer];
       for (size_t d = 0; d < b.shape.size(); d++)
-        if (auto line = line_of(b.shape[d]))
-          result.add(line->var, {.param = int(i),
+        if (auto form = affine_form_of(b.shape[d]))
+          result.add(form->var, {.param = int(i),
                                  .from = From::extent,
                                  .dim = int(d),
-                                 .factor = line->factor,
-                                 .offset = line->offset});
+                                 .factor = form->factor,
+                                 .offset = form->offset});
     }
   return result;
 }

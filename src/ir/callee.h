@@ -52,7 +52,15 @@ struct Callee {
   Scalar (*exact)(const Scalar* args, const DType* types, DType result) = nullptr;
   // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, floats of 16 bits, too,
   // integers, all of one type; a float and an i32; or 64-bit counters
-  enum class Takes : uint8_t { any, floats, singles, reals, integers, scaled, counters } takes = Takes::any;
+  enum class ArgDomain : uint8_t {
+    any,
+    floats,
+    singles,
+    reals,
+    integers,
+    scaled,
+    counters
+  } takes = ArgDomain::any;
   // pure: how a front end offers it, by that name and with these parameters ("x, y"): one line of help; empty
   // where it has a form of its own there, or none
   std::string_view help = "", params = "x", published = "";

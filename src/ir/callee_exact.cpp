@@ -13,7 +13,7 @@ namespace tl {
 namespace {
 
 using Result = Callee::Result;
-using Takes = Callee::Takes;
+using ArgDomain = Callee::ArgDomain;
 
 constexpr Scalar whole(int64_t i) { return {.i = i}; }
 constexpr Scalar real(double d) { return {.d = d}; }
@@ -181,35 +181,35 @@ Scalar yes(const Scalar*, const DType*, DType) { return whole(1); }
 
 // clang-format off
 #define TL_IEEE(NAME, OP, ARITY)                                                                                    \
-    {.name = "ieee_" NAME "_rn", .arity = ARITY, .exact = ieee<OP, FE_TONEAREST, ARITY>, .takes = Takes::floats},   \
-    {.name = "ieee_" NAME "_rz", .arity = ARITY, .exact = ieee<OP, FE_TOWARDZERO, ARITY>, .takes = Takes::floats},  \
-    {.name = "ieee_" NAME "_ru", .arity = ARITY, .exact = ieee<OP, FE_UPWARD, ARITY>, .takes = Takes::floats},      \
-    {.name = "ieee_" NAME "_rd", .arity = ARITY, .exact = ieee<OP, FE_DOWNWARD, ARITY>, .takes = Takes::floats}
+    {.name = "ieee_" NAME "_rn", .arity = ARITY, .exact = ieee<OP, FE_TONEAREST, ARITY>, .takes = ArgDomain::floats},   \
+    {.name = "ieee_" NAME "_rz", .arity = ARITY, .exact = ieee<OP, FE_TOWARDZERO, ARITY>, .takes = ArgDomain::floats},  \
+    {.name = "ieee_" NAME "_ru", .arity = ARITY, .exact = ieee<OP, FE_UPWARD, ARITY>, .takes = ArgDomain::floats},      \
+    {.name = "ieee_" NAME "_rd", .arity = ARITY, .exact = ieee<OP, FE_DOWNWARD, ARITY>, .takes = ArgDomain::floats}
 
 #define TL_PAIR(NAME, OP, ARITY)                                                                                    \
     {.name = NAME "_f16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, f16_value, f16_bits>,                    \
-     .takes = Takes::integers},                                                                                     \
+     .takes = ArgDomain::integers},                                                                                     \
     {.name = NAME "_bf16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, bf16_value, bf16_bits>,                 \
-     .takes = Takes::integers}
+     .takes = ArgDomain::integers}
 
 constexpr Callee exact_rows[] = {
     TL_PAIR("add2", add, 2), TL_PAIR("sub2", sub, 2), TL_PAIR("mul2", mul, 2), TL_PAIR("fma2", fma, 3),
     TL_PAIR("max2", max, 2), TL_PAIR("min2", min, 2), TL_PAIR("abs2", abs, 1),
     {.name = "reinterpret", .result = Result::given, .exact = reinterpret},
-    {.name = "popcount", .exact = population, .takes = Takes::integers,
+    {.name = "popcount", .exact = population, .takes = ArgDomain::integers,
      .help = "How many bits of the integer x are 1; in its dtype."},
-    {.name = "clz", .result = Result::i32, .exact = leading_zeros, .takes = Takes::integers,
+    {.name = "clz", .result = Result::i32, .exact = leading_zeros, .takes = ArgDomain::integers,
      .help = "How many of the upper bits of the integer x are 0; an int32."},
-    {.name = "nextafter", .arity = 2, .exact = next_after, .takes = Takes::reals,
+    {.name = "nextafter", .arity = 2, .exact = next_after, .takes = ArgDomain::reals,
      .help = "The next number of the dtype after x1 on the way to x2; x2 where they are equal.", .params = "x1, x2"},
-    {.name = "ldexp", .arity = 2, .exact = scaled, .takes = Takes::scaled,
+    {.name = "ldexp", .arity = 2, .exact = scaled, .takes = ArgDomain::scaled,
      .help = "x1 * 2**x2 for an integer x2, rounded once.", .params = "x1, x2"},
     TL_IEEE("add", Add, 2), TL_IEEE("sub", Sub, 2), TL_IEEE("mul", Mul, 2), TL_IEEE("fdiv", Div, 2),
     TL_IEEE("frcp", Rcp, 1), TL_IEEE("fsqrt", Sqrt, 1), TL_IEEE("fmaf", Fma, 3),
-    {.name = "ieee_frsqrt_rn", .exact = reciprocal_root, .takes = Takes::singles},
-    {.name = "philox", .arity = 3, .result = Result::u32, .exact = philox, .takes = Takes::counters},
-    {.name = "random_sequence", .exact = first_argument, .takes = Takes::counters},
-    {.name = "elected", .result = Result::boolean, .exact = yes, .takes = Takes::counters},
+    {.name = "ieee_frsqrt_rn", .exact = reciprocal_root, .takes = ArgDomain::singles},
+    {.name = "philox", .arity = 3, .result = Result::u32, .exact = philox, .takes = ArgDomain::counters},
+    {.name = "random_sequence", .exact = first_argument, .takes = ArgDomain::counters},
+    {.name = "elected", .result = Result::boolean, .exact = yes, .takes = ArgDomain::counters},
 };
 // clang-format on
 

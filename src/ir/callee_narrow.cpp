@@ -67,12 +67,12 @@ constexpr Callee rows[] = {to_row<K::e4m3, 8>("to_e4m3"),
                             .arity = 3,
                             .result = Result::i32,
                             .exact = dp4a<true>,
-                            .takes = Callee::Takes::integers},
+                            .takes = Callee::ArgDomain::integers},
                            {.name = "dp4a_u8",
                             .arity = 3,
                             .result = Result::i32,
                             .exact = dp4a<false>,
-                            .takes = Callee::Takes::integers},
+                            .takes = Callee::ArgDomain::integers},
                            {.name = "to_odd", .result = Result::given, .exact = to_odd}};
 
 }  // namespace

@@ -3,8 +3,8 @@
 
 #include <bit>
 
+#include "ir/affine_form.h"
 #include "ir/depth.h"
-#include "ir/line.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"
 #include "ir/verify_scope.h"
@@ -193,7 +193,7 @@ struct Checker {
         for (auto& e : *list)
           if (e.as<Var>()) determined.push_back(e);
       for (auto& e : b.shape)
-        if (auto line = line_of(e)) determined.push_back(line->var);
+        if (auto form = affine_form_of(e)) determined.push_back(form->var);
     }
     for (auto& v : determined)
       if (!s.visible.contains(v.get())) s.define(v);

@@ -69,7 +69,7 @@ void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t byt
 
 namespace {
 
-using Does = AsyncInstr::Does;
+using AsyncKind = AsyncInstr::AsyncKind;
 
 // ── cp.async: (to, from) or (to, from, given) ─────────────────────────────────────────────────────────
 void begin_copy(const Execution& x) {
@@ -170,27 +170,27 @@ void fence_proxy(const Execution& x) {
 }
 
 struct AsyncRow {
-  Does does;
+  AsyncKind does;
   Semantics run;
 };
 constexpr AsyncRow rows[] = {
-    {Does::copy, begin_copy},
-    {Does::commit, commit_copies},
-    {Does::wait_groups, wait_copies},
-    {Does::wait_all, wait_all_copies},
-    {Does::bulk_load, begin_bulk_load},
-    {Does::bulk_store, begin_bulk_store},
-    {Does::tensor_load, begin_tensor_load},
-    {Does::tensor_store, begin_tensor_store},
-    {Does::bulk_commit, commit_bulk},
-    {Does::bulk_wait, wait_bulk},
-    {Does::bulk_wait_read, wait_bulk_read},
-    {Does::fence, fence_proxy},
+    {AsyncKind::copy, begin_copy},
+    {AsyncKind::commit, commit_copies},
+    {AsyncKind::wait_groups, wait_copies},
+    {AsyncKind::wait_all, wait_all_copies},
+    {AsyncKind::bulk_load, begin_bulk_load},
+    {AsyncKind::bulk_store, begin_bulk_store},
+    {AsyncKind::tensor_load, begin_tensor_load},
+    {AsyncKind::tensor_store, begin_tensor_store},
+    {AsyncKind::bulk_commit, commit_bulk},
+    {AsyncKind::bulk_wait, wait_bulk},
+    {AsyncKind::bulk_wait_read, wait_bulk_read},
+    {AsyncKind::fence, fence_proxy},
 };
 
 }  // namespace
 
-Semantics async_semantics(Does does) {
+Semantics async_semantics(AsyncKind does) {
   for (auto& row : rows)
     if (row.does == does) return row.run;
   return barrier_semantics(does);
@@ -207,7 +207,7 @@ void Translator::prepare_async(const AsyncInstr& row) {
     fail(span, "{} has no {}; {} has it", target.name, row.callee.name,
          (*std::ranges::find_if(all, offers))->name);
   }
-  bool by_proxy = row.does >= Does::bulk_load && row.does <= Does::fence;
+  bool by_proxy = row.does >= AsyncKind::bulk_load && row.does <= AsyncKind::fence;
   code.timelines = std::max(code.timelines, by_proxy ? timeline_count : int(Timeline::copies) + 1);
 }
 
@@ -219,7 +219,7 @@ void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
   if (p.scope != (shared ? Scope::shared : Scope::global))
     fail(span, "{}: its argument {} must be in {} memory, but {} is not", row.callee.name, arg + 1,
          shared ? "shared" : "global", p.name);
-  if (row.does == Does::init) code.barriers += p.elements * p.type.bytes() / row.bytes;
+  if (row.does == AsyncKind::init) code.barriers += p.elements * p.type.bytes() / row.bytes;
 }
 
 }  // namespace tl::sim

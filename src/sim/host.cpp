@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ir/affine_form.h"
 #include "ir/build.h"
-#include "ir/line.h"
 #include "ir/text.h"
 
 namespace tl {
@@ -78,8 +78,8 @@ void Host::bind_variables(std::span<const HostArg> args) {
     }
   auto lines = [&](const std::vector<Expr>& exprs, const std::vector<int64_t>& values) {  // [n + 1] tells n
     for (size_t d = 0; d < exprs.size() && d < values.size(); d++)
-      if (auto line = line_of(exprs[d]); line && !compile.slots.contains(line->var.get()))
-        set(line->var, scalar(std::max<int64_t>(0, (values[d] - line->offset) / line->factor)));
+      if (auto form = affine_form_of(exprs[d]); form && !compile.slots.contains(form->var.get()))
+        set(form->var, scalar(std::max<int64_t>(0, (values[d] - form->offset) / form->factor)));
   };
   for (size_t i = 0; i < args.size(); i++)
     if (BufferId id = f.params[i].buffer) lines(f[id].shape, args[i].shape);
@@ -87,8 +87,8 @@ void Host::bind_variables(std::span<const HostArg> args) {
     if (p.buffer)
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list)  // of tensors that are None, which nothing names
-          if (auto line = line_of(e); line && !compile.slots.contains(line->var.get()))
-            set(line->var, scalar(int64_t(0)));
+          if (auto form = affine_form_of(e); form && !compile.slots.contains(form->var.get()))
+            set(form->var, scalar(int64_t(0)));
 }
 
 void Host::bind(std::span<const HostArg> args) {

@@ -58,10 +58,10 @@ struct InstrRow {
   std::vector<std::vector<int32_t>> positions = {};
 };
 InstrRow semantics_of(const Callee& callee);
-void stop_here(const Execution& x);                  // breakpoint.cpp
-Semantics memory_semantics(const Callee& callee);    // foreign.cpp: of atomics, wide accesses, foreign code
-Semantics async_semantics(AsyncInstr::Does does);    // async.cpp
-Semantics barrier_semantics(AsyncInstr::Does does);  // mbarrier.cpp
+void stop_here(const Execution& x);                // breakpoint.cpp
+Semantics memory_semantics(const Callee& callee);  // foreign.cpp: of atomics, wide accesses, foreign code
+Semantics async_semantics(AsyncInstr::AsyncKind does);    // async.cpp
+Semantics barrier_semantics(AsyncInstr::AsyncKind does);  // mbarrier.cpp
 MBarrier& barrier_of(const Execution& x, size_t arg, int lane,
                      Touch touch);  // a finding that ends the run if it is none
 // A warp waits for ever for a phase of an mbarrier: what is missing there, and what where others wait.

@@ -10,7 +10,7 @@
 namespace tl::sim {
 namespace {
 
-using Does = AsyncInstr::Does;
+using AsyncKind = AsyncInstr::AsyncKind;
 
 Clocks* clocks_of(const Execution& x) { return x.warp.block->watch ? &x.warp.block->watch->clocks : nullptr; }
 
@@ -116,7 +116,7 @@ void expect(const Execution& x) {
 
 void arrive(const Execution& x) {
   x.count(Counter::Kind::barrier);
-  bool expects = x.row<AsyncInstr>().does == Does::arrive_expect;
+  bool expects = x.row<AsyncInstr>().does == AsyncKind::arrive_expect;
   for_lanes(x.lanes, [&](int lane) {
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
     check_room(x, m, lane);
@@ -133,7 +133,7 @@ void arrive_later(const Execution& x) {
     int64_t thread = x.warp.first + lane;
     Engine& engine = *x.warp.block->engine;
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
-    m.pending += x.row<AsyncInstr>().does == Does::signal;
+    m.pending += x.row<AsyncInstr>().does == AsyncKind::signal;
     m.came.emplace_back(thread, x.site.site);
     uint32_t epoch = engine.groups(Timeline::copies, thread).epoch++;
     AsyncCopy b{.thread = thread,
@@ -175,20 +175,20 @@ void test_phase(const Execution& x) {
 }
 
 struct BarrierRow {
-  Does does;
+  AsyncKind does;
   Semantics run;
 };
 constexpr BarrierRow rows[] = {
-    {Does::init, init_barrier},      {Does::inval, invalidate},
-    {Does::arrive, arrive},          {Does::arrive_expect, arrive},
-    {Does::expect, expect},          {Does::test, test_phase},
-    {Does::signal, arrive_later},    {Does::signal_counted, arrive_later},
-    {Does::fence_init, fence_inits},
+    {AsyncKind::init, init_barrier},      {AsyncKind::inval, invalidate},
+    {AsyncKind::arrive, arrive},          {AsyncKind::arrive_expect, arrive},
+    {AsyncKind::expect, expect},          {AsyncKind::test, test_phase},
+    {AsyncKind::signal, arrive_later},    {AsyncKind::signal_counted, arrive_later},
+    {AsyncKind::fence_init, fence_inits},
 };
 
 }  // namespace
 
-Semantics barrier_semantics(Does does) {
+Semantics barrier_semantics(AsyncKind does) {
   for (auto& row : rows)
     if (row.does == does) return row.run;
   return nullptr;

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/affine_form.h"
 #include "ir/build.h"
-#include "ir/line.h"
 #include "ir/rewrite.h"
 #include "sim/steps.h"
 #include "sim/wrapped.h"
@@ -314,7 +314,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
     if (p.buffer)
       for (auto* list : {&f[p.buffer].shape, &f[p.buffer].strides})
         for (auto& e : *list)
-          if (auto line = line_of(e)) input(line->var);
+          if (auto form = affine_form_of(e)) input(form->var);
   code.thread = t.lasting(code.warp);
   if (k.thread) t.vars[k.thread.get()] = {.slot = code.thread, .uniform = false};
   t.body(k.body);

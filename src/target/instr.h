@@ -73,7 +73,7 @@ enum class ExecutionScope : uint8_t { thread, warp, warpgroup, cluster };
 // completion, and fences between the proxies.  The callee takes handles and values, in the order of
 // `operands`.
 struct AsyncInstr {
-  enum class Does : uint8_t {
+  enum class AsyncKind : uint8_t {
     copy,  // (to, from) by this thread's groups, or (to, from, given): what is not given is 0
     commit,
     wait_groups,
@@ -97,7 +97,7 @@ struct AsyncInstr {
     fence_init  // generic accesses before it are seen by the asynchronous proxy; inits are
   };
   Callee callee;
-  Does does;
+  AsyncKind does;
   Token token = Token::none;
   Proxy proxy = Proxy::generic;
   int since = 80;  // the first chip that has it
@@ -109,14 +109,14 @@ struct AsyncInstr {
   std::string_view ptx;  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
 
   bool begins() const {  // something that goes on behind the call
-    return does == Does::copy || does == Does::bulk_load || does == Does::bulk_store ||
-           does == Does::tensor_load || does == Does::tensor_store;
+    return does == AsyncKind::copy || does == AsyncKind::bulk_load || does == AsyncKind::bulk_store ||
+           does == AsyncKind::tensor_load || does == AsyncKind::tensor_store;
   }
-  bool closes_group() const { return does == Does::commit || does == Does::bulk_commit; }
+  bool closes_group() const { return does == AsyncKind::commit || does == AsyncKind::bulk_commit; }
   // Whether it waits for something: for all but so many groups, for a phase.
   bool completes() const {
-    return does == Does::wait_groups || does == Does::wait_all || does == Does::test ||
-           does == Does::bulk_wait || does == Does::bulk_wait_read;
+    return does == AsyncKind::wait_groups || does == AsyncKind::wait_all || does == AsyncKind::test ||
+           does == AsyncKind::bulk_wait || does == AsyncKind::bulk_wait_read;
   }
 };
 

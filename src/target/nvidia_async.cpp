@@ -17,18 +17,18 @@
 namespace tl {
 namespace {
 
-using Does = AsyncInstr::Does;
+using AsyncKind = AsyncInstr::AsyncKind;
 using Result = Callee::Result;
 
 constexpr auto none = Token::none, copies = Token::copies, bulk = Token::bulk, phase = Token::phase;
 constexpr auto generic = Proxy::generic, async = Proxy::async;
 
 // `access`: per argument, as in Callee.
-AsyncInstr async_row(int since, std::string_view name, Does does, Token token, Proxy proxy, int bytes,
+AsyncInstr async_row(int since, std::string_view name, AsyncKind does, Token token, Proxy proxy, int bytes,
                      std::string_view access, std::string_view operands, std::string_view ptx) {
   return {.callee = {.name = name,
                      .arity = int(access.size()),
-                     .result = does == Does::test ? Result::boolean : Result::none,
+                     .result = does == AsyncKind::test ? Result::boolean : Result::none,
                      .effect = Callee::Effect::memory,
                      .access = access},
           .does = does,
@@ -42,11 +42,11 @@ AsyncInstr async_row(int since, std::string_view name, Does does, Token token, P
 
 AsyncInstr tensor_load(std::string_view name, std::string_view access, std::string_view operands,
                        std::string_view ptx) {
-  return async_row(90, name, Does::tensor_load, phase, async, 0, access, operands, ptx);
+  return async_row(90, name, AsyncKind::tensor_load, phase, async, 0, access, operands, ptx);
 }
 AsyncInstr tensor_store(std::string_view name, std::string_view access, std::string_view operands,
                         std::string_view ptx) {
-  return async_row(90, name, Does::tensor_store, bulk, async, 0, access, operands, ptx);
+  return async_row(90, name, AsyncKind::tensor_store, bulk, async, 0, access, operands, ptx);
 }
 
 }  // namespace
@@ -54,49 +54,49 @@ AsyncInstr tensor_store(std::string_view name, std::string_view access, std::str
 std::span<const AsyncInstr> nvidia_async(int chip) {
   // clang-format off
   static const AsyncInstr rows[] = {
-      async_row(80, "cp_async_4",                      Does::copy,           copies, generic, 4,   "wr",   "sg",
+      async_row(80, "cp_async_4",                      AsyncKind::copy,           copies, generic, 4,   "wr",   "sg",
                 "cp.async.ca.shared.global [{0}], [{1}], 4;"),
-      async_row(80, "cp_async_8",                      Does::copy,           copies, generic, 8,   "wr",   "sg",
+      async_row(80, "cp_async_8",                      AsyncKind::copy,           copies, generic, 8,   "wr",   "sg",
                 "cp.async.ca.shared.global [{0}], [{1}], 8;"),
-      async_row(80, "cp_async_16",                     Does::copy,           copies, generic, 16,  "wr",   "sg",
+      async_row(80, "cp_async_16",                     AsyncKind::copy,           copies, generic, 16,  "wr",   "sg",
                 "cp.async.cg.shared.global [{0}], [{1}], 16;"),
-      async_row(80, "cp_async_4_zfill",                Does::copy,           copies, generic, 4,   "wr-",  "sgr",
+      async_row(80, "cp_async_4_zfill",                AsyncKind::copy,           copies, generic, 4,   "wr-",  "sgr",
                 "cp.async.ca.shared.global [{0}], [{1}], 4, {2};"),
-      async_row(80, "cp_async_8_zfill",                Does::copy,           copies, generic, 8,   "wr-",  "sgr",
+      async_row(80, "cp_async_8_zfill",                AsyncKind::copy,           copies, generic, 8,   "wr-",  "sgr",
                 "cp.async.ca.shared.global [{0}], [{1}], 8, {2};"),
-      async_row(80, "cp_async_16_zfill",               Does::copy,           copies, generic, 16,  "wr-",  "sgr",
+      async_row(80, "cp_async_16_zfill",               AsyncKind::copy,           copies, generic, 16,  "wr-",  "sgr",
                 "cp.async.cg.shared.global [{0}], [{1}], 16, {2};"),
-      async_row(80, "cp_async_commit_group",           Does::commit,         copies, generic, 0,   "",     "",
+      async_row(80, "cp_async_commit_group",           AsyncKind::commit,         copies, generic, 0,   "",     "",
                 "cp.async.commit_group;"),
-      async_row(80, "cp_async_wait_group",             Does::wait_groups,    copies, generic, 0,   "n",    "n",
+      async_row(80, "cp_async_wait_group",             AsyncKind::wait_groups,    copies, generic, 0,   "n",    "n",
                 "cp.async.wait_group {0};"),
-      async_row(80, "cp_async_wait_all",               Does::wait_all,       copies, generic, 0,   "",     "",
+      async_row(80, "cp_async_wait_all",               AsyncKind::wait_all,       copies, generic, 0,   "",     "",
                 "cp.async.wait_all;"),
-      async_row(80, "mbarrier_init",                   Does::init,           none,   generic, 8,   "w-",   "sr",
+      async_row(80, "mbarrier_init",                   AsyncKind::init,           none,   generic, 8,   "w-",   "sr",
                 "mbarrier.init.shared::cta.b64 [{0}], {1};"),
-      async_row(80, "mbarrier_inval",                  Does::inval,          none,   generic, 8,   "w",    "s",
+      async_row(80, "mbarrier_inval",                  AsyncKind::inval,          none,   generic, 8,   "w",    "s",
                 "mbarrier.inval.shared::cta.b64 [{0}];"),
-      async_row(80, "mbarrier_arrive",                 Does::arrive,         phase,  generic, 8,   "x",    "s",
+      async_row(80, "mbarrier_arrive",                 AsyncKind::arrive,         phase,  generic, 8,   "x",    "s",
                 "{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [{0}]; }"),
-      async_row(80, "mbarrier_test_wait",              Does::test,           phase,  generic, 8,   "r-",   "sr",
+      async_row(80, "mbarrier_test_wait",              AsyncKind::test,           phase,  generic, 8,   "r-",   "sr",
                 "mbarrier.test_wait.parity.shared::cta.b64 p, [{0}], {1};"),
-      async_row(80, "cp_async_mbarrier_arrive",        Does::signal,         phase,  generic, 8,   "x",    "s",
+      async_row(80, "cp_async_mbarrier_arrive",        AsyncKind::signal,         phase,  generic, 8,   "x",    "s",
                 "cp.async.mbarrier.arrive.shared::cta.b64 [{0}];"),
-      async_row(80, "cp_async_mbarrier_arrive_noinc",  Does::signal_counted, phase,  generic, 8,   "x",    "s",
+      async_row(80, "cp_async_mbarrier_arrive_noinc",  AsyncKind::signal_counted, phase,  generic, 8,   "x",    "s",
                 "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [{0}];"),
-      async_row(90, "mbarrier_expect_tx",              Does::expect,         phase,  generic, 8,   "x-",   "sr",
+      async_row(90, "mbarrier_expect_tx",              AsyncKind::expect,         phase,  generic, 8,   "x-",   "sr",
                 "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{0}], {1};"),
-      async_row(90, "mbarrier_arrive_expect_tx",       Does::arrive_expect,  phase,  generic, 8,   "x-",   "sr",
+      async_row(90, "mbarrier_arrive_expect_tx",       AsyncKind::arrive_expect,  phase,  generic, 8,   "x-",   "sr",
                 "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{0}], {1};"),
-      async_row(90, "mbarrier_try_wait",               Does::test,           phase,  generic, 8,   "r-",   "sr",
+      async_row(90, "mbarrier_try_wait",               AsyncKind::test,           phase,  generic, 8,   "r-",   "sr",
                 "mbarrier.try_wait.parity.shared::cta.b64 p, [{0}], {1};"),
-      async_row(90, "fence_mbarrier_init",             Does::fence_init,     none,   generic, 0,   "",     "",
+      async_row(90, "fence_mbarrier_init",             AsyncKind::fence_init,     none,   generic, 0,   "",     "",
                 "fence.mbarrier_init.release.cluster;"),
-      async_row(90, "fence_proxy_async",               Does::fence,          none,   generic, 0,   "",     "",
+      async_row(90, "fence_proxy_async",               AsyncKind::fence,          none,   generic, 0,   "",     "",
                 "fence.proxy.async;"),
-      async_row(90, "cp_async_bulk_load",              Does::bulk_load,      phase,  async,   0,   "wr-x", "sgrs",
+      async_row(90, "cp_async_bulk_load",              AsyncKind::bulk_load,      phase,  async,   0,   "wr-x", "sgrs",
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];"),
-      async_row(90, "cp_async_bulk_store",             Does::bulk_store,     bulk,   async,   0,   "wr-",  "gsr",
+      async_row(90, "cp_async_bulk_store",             AsyncKind::bulk_store,     bulk,   async,   0,   "wr-",  "gsr",
                 "cp.async.bulk.global.shared::cta.bulk_group [{0}], [{1}], {2};"),
       tensor_load("cp_async_bulk_tensor_1d_load",  "wmr-x",     "smtrs",
                   "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -123,11 +123,11 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
                    "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [{0}, {{5}, {4}, {3}, {2}}], [{6}];"),
       tensor_store("cp_async_bulk_tensor_5d_store", "mw-----r", "mtrrrrrs",
                    "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [{0}, {{6}, {5}, {4}, {3}, {2}}], [{7}];"),
-      async_row(90, "cp_async_bulk_commit_group",      Does::bulk_commit,    bulk,   generic, 0,   "",     "",
+      async_row(90, "cp_async_bulk_commit_group",      AsyncKind::bulk_commit,    bulk,   generic, 0,   "",     "",
                 "cp.async.bulk.commit_group;"),
-      async_row(90, "cp_async_bulk_wait_group",        Does::bulk_wait,      bulk,   generic, 0,   "n",    "n",
+      async_row(90, "cp_async_bulk_wait_group",        AsyncKind::bulk_wait,      bulk,   generic, 0,   "n",    "n",
                 "cp.async.bulk.wait_group {0};"),
-      async_row(90, "cp_async_bulk_wait_group_read",   Does::bulk_wait_read, bulk,   generic, 0,   "n",    "n",
+      async_row(90, "cp_async_bulk_wait_group_read",   AsyncKind::bulk_wait_read, bulk,   generic, 0,   "n",    "n",
                 "cp.async.bulk.wait_group.read {0};"),
   };
   // clang-format on

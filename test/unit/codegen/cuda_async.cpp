@@ -25,7 +25,7 @@ Function each_row(const Target& target) {
     std::vector<Expr> args;
     for (size_t i = 0; i < row.operands.size(); i++) {
       char kind = row.operands[i];
-      bool barrier = kind == 's' && (of_barrier || i >= 3) && row.does != AsyncInstr::Does::tensor_store;
+      bool barrier = kind == 's' && (of_barrier || i >= 3) && row.does != AsyncInstr::AsyncKind::tensor_store;
       args.push_back(kind == 'g'   ? m.address(x, m.k.thread * 4)
                      : kind == 'm' ? string_imm(fmt::format("M{}", rank))
                      : kind == 't' ? m.address(boxed[rank - 1], imm(0))

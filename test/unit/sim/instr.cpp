@@ -269,7 +269,7 @@ TEST_CASE("every scalar function gives what its eval gives, rounded") {
 }
 TEST_CASE("every exact function gives what its row says") {
   for (auto& row : exact_functions()) {
-    if (row.takes != Callee::Takes::floats && row.takes != Callee::Takes::singles) continue;
+    if (row.takes != Callee::ArgDomain::floats && row.takes != Callee::ArgDomain::singles) continue;
     CAPTURE(row.name);
     std::vector<float> a = {0.25f, 0.3f, 0.75f, 2.5f}, c(4, -7);
     std::string args = row.arity == 1 ? "A[tx]" : row.arity == 2 ? "A[tx], 1.1" : "A[tx], 1.1, -0.3";

@@ -7,11 +7,11 @@
 namespace tl {
 
 // factor*var + offset, with a factor above 0.
-struct Line {
+struct AffineForm {
   Expr var;
   int64_t factor = 1, offset = 0;
 };
 // Through + - * by constants and casts of integers.
-std::optional<Line> line_of(const Expr& e);
+std::optional<AffineForm> affine_form_of(const Expr& e);
 
 }  // namespace tl
