@@ -1,6 +1,6 @@
 """Bank conflicts of GEMM tiles, counted exactly: what the copies write and what the multiplication reads.
 
-Every access to shared memory of the compiled program, by tl_opt's notes (measure_access): wavefronts
+Every access to shared memory of the compiled program, by tl_opt's notes (measure_access): bank cycles
 beside the least that so many bytes need.  No GPU is asked.  Exits with 1 if a program by tensor cores has a
 conflict, in ldmatrix or in the copy before it.
 
@@ -24,7 +24,7 @@ TILES = [
     (64, 64, 72), (64, 64, 80), (64, 64, 96), (96, 96, 48), (80, 72, 24), (48, 40, 56), (32, 24, 32),
 ]  # fmt: skip
 TYPES = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "i8": "i32", "u8": "i32", "i16": "i32"}
-LINE = re.compile(r"measure_access (\w+): (.*): (\d+) wavefronts?, (?:at least (\d+)|the least)")
+LINE = re.compile(r"measure_access (\w+): (.*): (\d+) bank cycles?, (?:at least (\d+)|the least)")
 
 
 def program(dtype: str, tile: tuple[int, int, int], trans_a: bool, trans_b: bool) -> str:
@@ -80,7 +80,7 @@ def cell(result: dict, buffer: str) -> str:
 
 def table(results: list[dict]) -> str:
     rows = [
-        "| type | A | B | tile | by | As: wavefronts | Bs: wavefronts | excess |",
+        "| type | A | B | tile | by | As: bank cycles | Bs: bank cycles | excess |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for r in results:
@@ -103,7 +103,7 @@ def summary(results: list[dict]) -> str:
         f"{len(results)} programs, {len(results) - len(ran)} refused.\n"
         f"By tensor cores: {len(mma)}, of which {sum(e > 0 for e in mma)} have a conflict.\n"
         f"By multiply-adds: {len(fma)}, of which {sum(e == 0 for e in fma)} have none.\n"
-        f"Excess wavefronts of a read, and how many reads have it: {counts}."
+        f"Excess bank cycles of a read, and how many reads have it: {counts}."
     )
 
 
@@ -111,7 +111,7 @@ HEAD = """# Bank conflicts of GEMM tiles
 
 Every access to the tiles in shared memory of the compiled program (sm_90, 128 threads), counted lane by lane
 by the pass `measure_access`; the worst of 16 points of the loops and warps. `w 16 4` is a write of 16 bytes a
-lane in 4 wavefronts, `r 16/4` a read of 16 bytes in 4 accesses, `x4` a read by ldmatrix; `(≥ n)`: n would be
+lane in 4 bank cycles, `r 16/4` a read of 16 bytes in 4 accesses, `x4` a read by ldmatrix; `(≥ n)`: n would be
 the least for so many bytes, in any layout. `python bench/bank_conflicts.py`.
 
 """

@@ -1,4 +1,4 @@
-"""Wavefronts that the compiler counts beside those that an H200 counts: planted conflicts, and none.
+"""Bank cycles that the compiler counts beside those that an H200 counts: planted conflicts, and none.
 
 Each case is one warp that writes a tile in shared memory once and reads it once, rows `width` elements
 apart, in vectors of `lanes`; the last is the mma tile that ldmatrix reads.  The prediction is the compiler's
@@ -74,7 +74,7 @@ def kernels(target: str):
 def predicted(kernel) -> dict[str, int]:
     with contextlib.redirect_stdout(io.StringIO()):
         accesses = kernel.explain().accesses
-    shared = [(a.writes, a.count * a.sites) for a in accesses if a.unit == "wavefronts"]
+    shared = [(a.writes, a.count * a.sites) for a in accesses if a.unit == "bank cycles"]
     return {verb: sum(n for writes, n in shared if writes == (verb == "written")) for verb in METRICS}
 
 

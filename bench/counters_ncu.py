@@ -1,4 +1,4 @@
-"""What the simulator counts beside what an H200 counts: wavefronts of shared memory, sectors of global
+"""What the simulator counts beside what an H200 counts: bank cycles of shared memory, sectors of global
 memory, instructions; of kernels of which half have planted bank conflicts or accesses that do not coalesce.
 
     python bench/counters_ncu.py --model       the simulator alone; no GPU needed
@@ -28,9 +28,9 @@ from flash_attention import attention  # noqa: E402
 ALLOWED = 0.02
 # Ours: (kinds of counters, level, what of them), and the metric of Nsight Compute.
 COUNTERS = {
-    "shared wavefronts, read": (("load", "ldmatrix"), "shared", "requests",
+    "shared bank cycles, read": (("load", "ldmatrix"), "shared", "requests",
                                 "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld"),
-    "shared wavefronts, written": (("store",), "shared", "requests",
+    "shared bank cycles, written": (("store",), "shared", "requests",
                                    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st"),
     "global sectors, read": (("load",), "global", "requests", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld"),
     "global sectors, written": (("store",), "global", "requests",

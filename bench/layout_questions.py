@@ -38,8 +38,8 @@ def main() -> int:
         "inverse, row-major": lambda: flat.inverse(),
         "repeat, fragment": lambda: mapping.repeat((2, 1)),
         "who holds an element": lambda: mapping.holders(200, 77),
-        "wavefronts of a copy, 16 bytes a lane": lambda: layout.wavefronts(swizzled, "float16", mapping, 8),
-        "wavefronts of a copy, 2 bytes a lane": lambda: layout.wavefronts(padded, "float16", mapping, 1),
+        "bank cycles of a copy, 16 bytes a lane": lambda: layout.bank_cycles(swizzled, "float16", mapping, 8),
+        "bank cycles of a copy, 2 bytes a lane": lambda: layout.bank_cycles(padded, "float16", mapping, 1),
         "sectors of a copy, 16 bytes a lane": lambda: layout.sectors(flat, "float16", mapping, 8),
         "vector width, swizzle": lambda: swizzled.vector_width(16),
     }

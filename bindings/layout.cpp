@@ -122,10 +122,10 @@ void bind_fragments(nb::module_& m) {
 
 void bind_costs_and_pictures(nb::module_& m) {
   m.def(
-      "wavefronts",
+      "bank_cycles",
       [](const Layout& memory, int bits, const Fragment& map, int64_t lanes, const std::string& target) {
         const Target chip = chip_of(target);
-        WarpCost w = wavefronts(memory, bits, map, lanes, chip.warp, chip.shared_banks);
+        WarpCost w = bank_cycles(memory, bits, map, lanes, chip.warp, chip.shared_banks);
         return std::pair(w.count, w.least);
       },
       "memory"_a, "bits"_a, "map"_a, "lanes"_a, "target"_a);

@@ -81,7 +81,7 @@ def counted(name):
         last = c.place
         text = f"  {c.what} {c.buffer}".rstrip() + f": {c.executed} warps"
         if c.bytes:
-            unit = "wavefronts" if c.level == "shared" else "sectors"
+            unit = "bank cycles" if c.level == "shared" else "sectors"
             text += f", {c.bytes} bytes in {c.requests} {unit}, least {c.least}"
         lines.append(text + (f", {c.flops} flops" if c.flops else ""))
     lines.append("in all: " + ", ".join(f"{n} {kind}" for kind, n in sorted(report.instructions.items())))

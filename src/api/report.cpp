@@ -106,7 +106,7 @@ std::string cost_text(const Report::AccessRow& a) {
   const AccessCost& c = a.cost;
   if (!c.cost) return c.unknown.empty() ? "" : "not counted: " + c.unknown;
   bool shared = a.scope == "shared";
-  std::string_view unit = shared ? "wavefront" : "sector";
+  std::string_view unit = shared ? "bank cycle" : "sector";
   std::string text = fmt::format("{} {}{}", c.cost->count, unit, c.cost->count == 1 ? "" : "s");
   if (!c.cost->excess()) return text + ", the least";
   return fmt::format("{}, at least {}{}", text, c.cost->least, shared ? "  ← bank conflicts" : "");

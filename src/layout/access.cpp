@@ -37,10 +37,10 @@ WarpCost all_accesses(const Layout& memory, int bits, const Fragment& map, int64
 
 }  // namespace
 
-WarpCost wavefronts(const Layout& memory, int bits, const Fragment& map, int64_t lanes, int64_t warp,
-                    const SharedBanks& banks) {
+WarpCost bank_cycles(const Layout& memory, int bits, const Fragment& map, int64_t lanes, int64_t warp,
+                     const SharedBanks& banks) {
   return all_accesses(memory, bits, map, lanes, warp, [&](const std::vector<int64_t>& addresses, int width) {
-    return shared_wavefronts(addresses, width, banks);
+    return shared_bank_cycles(addresses, width, banks);
   });
 }
 

@@ -1,4 +1,4 @@
-// Counting wavefronts and sectors.
+// Counting bank cycles and sectors.
 #include "layout/banks.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ std::vector<int64_t> units(const std::vector<int64_t>& addresses, size_t from, s
 
 }  // namespace
 
-WarpCost shared_wavefronts(const std::vector<int64_t>& addresses, int width, const SharedBanks& banks,
-                           bool stores) {
+WarpCost shared_bank_cycles(const std::vector<int64_t>& addresses, int width, const SharedBanks& banks,
+                            bool stores) {
   constexpr size_t most = 64;
   internal_check(width > 0 && width <= 16, "an access of at most 16 bytes");
   internal_check(banks.count <= int(most) && std::has_single_bit(unsigned(banks.count)),
@@ -79,7 +79,7 @@ WarpCost shared_cost(const Layout& l, const WarpAccess& access, int bits, const 
       int64_t first = first_of(index, at);
       addresses.push_back(first < 0 ? first : first * bits / 8);
     }
-    WarpCost one = shared_wavefronts(addresses, std::max(1, int(piece * bits / 8)), banks, access.stores);
+    WarpCost one = shared_bank_cycles(addresses, std::max(1, int(piece * bits / 8)), banks, access.stores);
     cost.count += one.count * access.times;
     cost.least += one.least * access.times;
   }
@@ -108,8 +108,8 @@ std::vector<Layout> bank_family(const std::vector<int64_t>& extents, int bits) {
   return family;
 }
 
-Layout fewest_wavefronts(const std::vector<Layout>& family, const std::vector<WarpAccess>& accesses, int bits,
-                         int64_t most, const SharedBanks& banks) {
+Layout fewest_bank_cycles(const std::vector<Layout>& family, const std::vector<WarpAccess>& accesses,
+                          int bits, int64_t most, const SharedBanks& banks) {
   const Layout* best = nullptr;
   int64_t least = 0;
   for (auto& l : family) {

@@ -115,11 +115,11 @@ std::vector<WarpAccess> fma_reads(const Gemm& g, const ThreadGrid& t, bool is_a,
   return out;
 }
 
-// The layout with the fewest wavefronts for these reads and the copy's writes.
+// The layout with the fewest bank cycles for these reads and the copy's writes.
 Layout layout_for(std::vector<WarpAccess> accesses, int bits, const std::vector<int64_t>& shape,
                   const Target& target, int64_t most) {
   accesses.push_back(copy_writes(shape, bits, target));
-  return fewest_wavefronts(bank_family(shape, bits), accesses, bits, most, target.shared_banks);
+  return fewest_bank_cycles(bank_family(shape, bits), accesses, bits, most, target.shared_banks);
 }
 
 LayoutDecisions infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strictness level) {

@@ -79,8 +79,8 @@ LayoutDecisions infer_layout_transpose(const Tile& t, const LayoutContext& ctx, 
   if (!writes) return out;
   std::vector<int64_t> shape = tile_shape(info);
   for (auto& access : *writes) access.stores = true;
-  out.shared.emplace(dst, fewest_wavefronts(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits,
-                                            2 * product(shape), ctx.target.shared_banks));
+  out.shared.emplace(dst, fewest_bank_cycles(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits,
+                                             2 * product(shape), ctx.target.shared_banks));
   return out;
 }
 

@@ -1,7 +1,7 @@
 // The layouts of shared tiles that operators want. A requirement is granted: of the layouts that an operator
 // can work with, the first that suits all operators with requirements on the tile. Else operators that want
 // different layouts get the one, of theirs and of those that spread over the banks, under which all their
-// accesses to the tile together take the fewest wavefronts.
+// accesses to the tile together take the fewest bank cycles.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -79,12 +79,12 @@ Layout weigh(const Inference& in, BufferId id, const std::vector<Demand>& demand
   if (accesses.empty()) return family[0];
   for (auto& l : bank_family(tile_shape(tile), tile.dtype.bits))
     if (fits_others(l, in.f, id)) family.push_back(l);
-  return fewest_wavefronts(family, accesses, tile.dtype.bits, room_for(id, in.f, in.target, in.known),
-                           in.target.shared_banks);
+  return fewest_bank_cycles(family, accesses, tile.dtype.bits, room_for(id, in.f, in.target, in.known),
+                            in.target.shared_banks);
 }
 
 // Of all that these demands read, and of the copy that fills the tile.
-int64_t wavefronts(const Inference& in, BufferId id, const Layout& l, const std::vector<Demand>& demands) {
+int64_t bank_cycles(const Inference& in, BufferId id, const Layout& l, const std::vector<Demand>& demands) {
   const BufferInfo& tile = in.f[id];
   int64_t count = 0;
   for (auto& a : all_accesses(tile, demands, in.target))
@@ -96,7 +96,7 @@ int64_t wavefronts(const Inference& in, BufferId id, const Layout& l, const std:
 void note_lost(Inference& in, BufferId b, const Demand& lost, const std::string& why) {
   const Layout& chosen = in.known.shared.at(b);
   bool dearer =
-      lost.reads.empty() || wavefronts(in, b, chosen, {lost}) > wavefronts(in, b, lost.layout, {lost});
+      lost.reads.empty() || bank_cycles(in, b, chosen, {lost}) > bank_cycles(in, b, lost.layout, {lost});
   in.notes.push_back(
       {.pass = "infer_layouts",
        .subject = in.f[b].name,
@@ -108,8 +108,8 @@ void note_lost(Inference& in, BufferId b, const Demand& lost, const std::string&
 
 std::string why_lost(const Inference& in, BufferId b, const Demand& lost, const std::vector<Demand>& all) {
   if (lost.reads.empty()) return "another operator was asked first";
-  return fmt::format("all its readers take {} wavefronts with that layout, {} with this one",
-                     wavefronts(in, b, lost.layout, all), wavefronts(in, b, in.known.shared.at(b), all));
+  return fmt::format("all its readers take {} bank cycles with that layout, {} with this one",
+                     bank_cycles(in, b, lost.layout, all), bank_cycles(in, b, in.known.shared.at(b), all));
 }
 
 void agree(Inference& in, BufferId b, const std::vector<Demand>& demands) {

@@ -2,8 +2,8 @@
 // Function after insert_sync, when every access is what the hardware will see, and before unroll, while the
 // accesses of a loop are still one access.
 //
-//   A_shared    read by ldmatrix_x4: 4 wavefronts, the least
-//   B_shared    written 2 bytes a lane: 8 wavefronts, at least 1
+//   A_shared    read by ldmatrix_x4: 4 bank cycles, the least
+//   B_shared    written 2 bytes a lane: 8 bank cycles, at least 1
 //
 // An index is computed for all lanes of a warp, at up to 16 points of the loops around the access and in
 // different warps; the worst is reported.  Where it depends on data, the report says so.
@@ -106,7 +106,7 @@ struct Measurer {
       for (size_t i = 0; i < lanes; i++)
         if (part[i]) addresses[i] = std::max<int64_t>(0, info.address) + (*elements)[i] * info.dtype.bits / 8;
       WarpCost one = info.scope == Scope::shared
-                         ? shared_wavefronts(addresses, width, target.shared_banks, s.writes)
+                         ? shared_bank_cycles(addresses, width, target.shared_banks, s.writes)
                          : global_sectors(addresses, width);
       total.count += one.count;
       total.least += one.least;
@@ -229,7 +229,7 @@ std::string to_string(const AccessCost& a, Scope scope) {
     text += fmt::format(" by {}", a.instruction);
   if (a.parts > 1) text += fmt::format(" in {} accesses", a.parts);
   if (!a.cost) return a.unknown.empty() ? text : text + ": " + a.unknown;
-  text += fmt::format(": {} {}{}", a.cost->count, scope == Scope::shared ? "wavefront" : "sector",
+  text += fmt::format(": {} {}{}", a.cost->count, scope == Scope::shared ? "bank cycle" : "sector",
                       a.cost->count == 1 ? "" : "s");
   return text + (a.cost->excess() ? fmt::format(", at least {}", a.cost->least) : ", the least");
 }

@@ -28,7 +28,7 @@ struct AccessCost {
 std::vector<AccessCost> measure_access(const Function& machine, const Target& target);
 constexpr int64_t usual_extent = 1024;
 
-// "written 16 bytes a lane: 4 wavefronts, the least"
+// "written 16 bytes a lane: 4 bank cycles, the least"
 std::string to_string(const AccessCost& a, Scope scope);
 
 }  // namespace tl

@@ -85,7 +85,7 @@ std::map<BufferId, Layout> spread_over_banks(const Function& f, const Kernel& k,
     std::erase_if(family, [&](const Layout& l) {
       return cost_of(l, *accesses, bits, banks).accesses > plain.accesses;
     });
-    Layout best = fewest_wavefronts(family, *accesses, bits, 2 * product(shape), banks);
+    Layout best = fewest_bank_cycles(family, *accesses, bits, 2 * product(shape), banks);
     if (!equal(best, family[0])) chosen.emplace(b, std::move(best));
   }
   return chosen;

@@ -13,7 +13,7 @@ struct MappedNest {
   int64_t lanes;  // neighbouring iterations that happen at once
 };
 
-// Layouts for tiles that `known` has none for, where row-major would cost a warp more wavefronts.
+// Layouts for tiles that `known` has none for, where row-major would cost a warp more bank cycles.
 std::map<BufferId, Layout> spread_over_banks(const Function& f, const Kernel& k, const Target& target,
                                              const std::vector<MappedNest>& nests,
                                              const LayoutDecisions& known);

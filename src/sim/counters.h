@@ -28,7 +28,7 @@ struct Counter {
   std::string level = {};  // of memory: "shared", "global"; empty for what touches none
   int64_t executed = 0;    // by warps
   int64_t bytes = 0;       // of all lanes
-  int64_t requests = 0;    // wavefronts of shared memory, sectors of 32 bytes of global memory
+  int64_t requests = 0;    // bank cycles of shared memory, sectors of 32 bytes of global memory
   int64_t least = 0;       // that any placement of as much data needs
   int64_t flops = 0;       // of matrix instructions
   int64_t dropped = 0;  // elements outside of their tensor, which its bounds guard kept from being accessed

@@ -23,7 +23,7 @@ void PerformanceCounters::access(const Place& p, const std::vector<int64_t>& add
   for (int64_t done = 0; done < bytes; done += at_once) {
     for (size_t i = 0; i < addresses.size(); i++) part[i] = addresses[i] < 0 ? -1 : addresses[i] + done;
     WarpCost cost = p.scope == Scope::shared
-                        ? shared_wavefronts(part, int(at_once), code.banks, kind == Counter::Kind::store)
+                        ? shared_bank_cycles(part, int(at_once), code.banks, kind == Counter::Kind::store)
                         : global_sectors(part, int(at_once));
     c.requests += cost.count;
     c.least += cost.least;

@@ -26,7 +26,7 @@ struct SimulationOptions {
       {};              // of each kernel, by number (x fastest), those that there are; empty: all
   int64_t sample = 0;  // or so many, evenly from the first to the last; 0: all
   bool watch = true;   // races, reads of unwritten memory
-  bool count = false;  // wavefronts, sectors, instructions
+  bool count = false;  // bank cycles, sectors, instructions
   // Called every so often with the blocks that have ended and all; it may throw.
   std::function<void(int64_t, int64_t)> progress = {};
   StopHandler stop = {};  // called by each warp at each breakpoint; it may throw

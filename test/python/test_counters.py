@@ -125,7 +125,7 @@ def test_shown_in_the_report_and_as_json():
     data = json.loads(simulated.json())
     assert data["sums"]["flops"] == simulated.flops
     count, least = simulated.requests("shared")
-    assert data["sums"]["wavefronts"] == {"count": count, "least": least}
+    assert data["sums"]["bank_cycles"] == {"count": count, "least": least}
     assert {c["kind"] for c in data["counters"]} == set(simulated.instructions)
     kernel(*a)  # a plain call counts nothing, and keeps what was counted
     assert kernel.report.simulation is simulated

@@ -68,7 +68,7 @@ def test_what_a_gemm_is_made_of():
     reads = [x for x in r.accesses if x.instruction]
     assert [(x.buffer, x.instruction, x.count, x.least) for x in reads] == [
         ("A_shared", "ldmatrix_x4", 4, 4), ("B_shared", "ldmatrix_x4_trans", 4, 4)]  # fmt: skip
-    assert all(x.bytes == 16 and x.unit == "wavefronts" for x in reads)
+    assert all(x.bytes == 16 and x.unit == "bank cycles" for x in reads)
     assert [n.text for n in r.refusals] == ["runs serially: num_stages=2 has no effect in this version"]
     assert r.kernels[0].threads == 128 and r.kernels[0].shared_bytes == 16384
     assert "infer_layouts" in r.phases
@@ -165,7 +165,7 @@ def test_the_cpu_has_vectors_but_no_banks():
     assert r.accesses and all(x.count is None and x.unit == "" and not x.unknown for x in r.accesses)
     assert max(x.bytes for x in r.accesses) >= 32 and r.conflicts == []
     assert all(loop.threads == 1 for loop in r.loops)
-    assert "wavefront" not in r and "simd" in r
+    assert "bank cycle" not in r and "simd" in r
 
 
 def test_the_reference_lays_nothing_out():
@@ -210,11 +210,11 @@ GEMM = """\
     F:11  gemm(A_shared, B_shared, C_local)  mma.sync: mma_m16n8k16_f16_f32 by 4 warps in a 2×2 grid, 4×8 tiles of 16×8×16 each
   accesses to memory: bytes a thread moves at once; what a warp costs, at worst
     F:9   A         read                       16 bytes  16 times  16 sectors, the least
-    F:9   A_shared  written                    16 bytes  16 times  4 wavefronts, the least
+    F:9   A_shared  written                    16 bytes  16 times  4 bank cycles, the least
     F:10  B         read                       16 bytes  16 times  16 sectors, the least
-    F:10  B_shared  written                    16 bytes  16 times  4 wavefronts, the least
-    F:11  A_shared  read by ldmatrix_x4        16 bytes  32 times  4 wavefronts, the least
-    F:11  B_shared  read by ldmatrix_x4_trans  16 bytes  32 times  4 wavefronts, the least
+    F:10  B_shared  written                    16 bytes  16 times  4 bank cycles, the least
+    F:11  A_shared  read by ldmatrix_x4        16 bytes  32 times  4 bank cycles, the least
+    F:11  B_shared  read by ldmatrix_x4_trans  16 bytes  32 times  4 bank cycles, the least
     F:12  C         written                    4 bytes   64 times  8 sectors, at least 4
   notes
     F:8   loop k  runs serially: num_stages=2 has no effect in this version

@@ -364,15 +364,15 @@ def test_questions_without_an_answer():
     assert "the thread and the register" in error(lambda: T.Fragment((4,), lambda i: i))
     assert "rows of a multiple" in error(lambda: make_full_bank_swizzled_layout(((8, 48), "float16")))
     assert "(8, 64) but the mapping (16, 16)" in error(
-        lambda: tilelang.layout.wavefronts(make_linear_layout((8, 64)), "float16", fragment)
+        lambda: tilelang.layout.bank_cycles(make_linear_layout((8, 64)), "float16", fragment)
     )
 
 
 def test_costs():
     down = T.Fragment((32, 64), lambda i, j: (i, j))
     memory = make_full_bank_swizzled_layout(((32, 64), "float16"))
-    assert tilelang.layout.wavefronts(memory, "float16", down, 8) == (32, 32)
-    assert tilelang.layout.wavefronts(make_linear_layout((32, 64)), "float16", down, 8) == (256, 32)
+    assert tilelang.layout.bank_cycles(memory, "float16", down, 8) == (32, 32)
+    assert tilelang.layout.bank_cycles(make_linear_layout((32, 64)), "float16", down, 8) == (256, 32)
     assert tilelang.layout.sectors(make_linear_layout((32, 64)), "float16", down, 8) == 256
     assert memory.vector_width() == 8
 

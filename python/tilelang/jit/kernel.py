@@ -164,7 +164,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         are tried, with seeds from there on, each on the arguments as they were; "all": every order in which
         the warps of a small kernel can meet (CompileError if there are too many). blocks: the numbers of the
         blocks to run (x fastest), or how many to sample; None: all. watch: look for races and reads of
-        unwritten memory. count: count wavefronts, sectors and instructions."""
+        unwritten memory. count: count bank cycles, sectors and instructions."""
         from ..tools.simulation import simulate_call
 
         options = dict(seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count)

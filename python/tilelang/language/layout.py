@@ -24,7 +24,7 @@ __all__ = ["Fragment", "Layout", "SwizzleMode", "make_full_bank_swizzled_layout"
            "make_gemm_fragment_8x8_transposed", "make_half_bank_swizzled_layout", "make_linear_layout",
            "make_matrix_fragment", "make_padded_layout", "make_quarter_bank_swizzled_layout",
            "make_swizzled_layout", "make_wgmma_swizzled_layout", "make_xor_swizzled_layout",
-           "matrix_fragment_names", "sectors", "wavefronts"]  # fmt: skip
+           "matrix_fragment_names", "sectors", "bank_cycles"]  # fmt: skip
 
 
 class SwizzleMode(enum.IntEnum):
@@ -188,14 +188,14 @@ def matrix_fragment_names() -> list[str]:
     return _core.matrix_fragment_names()
 
 
-def wavefronts(
+def bank_cycles(
     memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1, target: str | None = None
 ) -> tuple[int, int]:
     """Passes over the banks of shared memory, and the fewest possible, when the threads of `mapping` read
     their elements in `memory`, `lanes` neighbouring registers at a time; target: a GPU whose warps and banks
     they are, by default NVIDIA's."""
     bits = dtypes.as_dtype(dtype).bits
-    return ask(_core.wavefronts, core_of(memory, "wavefronts"), bits, mapping._core, lanes, target or "")
+    return ask(_core.bank_cycles, core_of(memory, "bank_cycles"), bits, mapping._core, lanes, target or "")
 
 
 def sectors(memory: Layout, dtype: Any, mapping: Fragment, lanes: int = 1, target: str | None = None) -> int:

@@ -120,15 +120,15 @@ class AccessInfo:
     parts: int  # accesses into which the vector falls, because its elements are not consecutive
     sites: int  # places in the code
     times: int | None  # how often a thread gets there; None: known at run time only
-    count: int | None  # wavefronts of shared, or sectors of global memory, of a warp; None: not counted
+    count: int | None  # bank cycles of shared, or sectors of global memory, of a warp; None: not counted
     least: int | None  # the fewest that so many bytes could take
     unknown: str  # why it was not counted
     place: Place | None
 
     @property
     def unit(self) -> str:
-        """What `count` counts: "wavefronts", "sectors", or nothing."""
-        return "" if self.count is None else "wavefronts" if self.scope == "shared" else "sectors"
+        """What `count` counts: "bank cycles", "sectors", or nothing."""
+        return "" if self.count is None else "bank cycles" if self.scope == "shared" else "sectors"
 
     @property
     def excess(self) -> int:

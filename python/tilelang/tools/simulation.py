@@ -94,7 +94,7 @@ class Counter(_Placed):
     kind: "load", "store", "matrix", "ldmatrix", "stmatrix", "shuffle", "vote", "atomic", "barrier" or
     "copy" (what goes on beside the threads).
     what: "shared load", "global store", "ldmatrix_x4", … level: of memory, "shared" or "global", else "".
-    executed: by warps; of a barrier, how many came to it. bytes: of all threads. requests: wavefronts of
+    executed: by warps; of a barrier, how many came to it. bytes: of all threads. requests: bank cycles of
     shared memory, sectors of 32 bytes of global memory; least: the fewest that so much data needs (both 0
     for updates of shared memory, whose price is not known). flops: of matrix instructions. dropped: elements
     outside of their tensor, which its bounds guard kept from being read or written. waited: at a
@@ -155,14 +155,14 @@ class SimulationReport:
         return sum(c.flops for c in self.counters)
 
     def requests(self, level: str) -> tuple[int, int]:
-        """Wavefronts of "shared" memory, or sectors of "global", and the fewest that so much data needs."""
+        """Bank cycles of "shared" memory, or sectors of "global", and the fewest that so much data needs."""
         rows = [c for c in self.counters if c.level == level]
         return sum(c.requests for c in rows), sum(c.least for c in rows)
 
     def json(self) -> str:
         """Everything, with the sums, as a JSON object."""
         sums = {"instructions": self.instructions, "bytes": self.bytes, "flops": self.flops}
-        for level, name in (("shared", "wavefronts"), ("global", "sectors")):
+        for level, name in (("shared", "bank_cycles"), ("global", "sectors")):
             sums[name] = dict(zip(("count", "least"), self.requests(level), strict=True))
         return json.dumps({**asdict(self), "sums": sums}, indent=1)
 

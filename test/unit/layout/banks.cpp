@@ -1,4 +1,4 @@
-// Wavefronts and sectors: counted by hand, then the code; conflicts planted where there should be some.
+// Bank cycles and sectors: counted by hand, then the code; conflicts planted where there should be some.
 #include "layout/banks.h"
 
 #include <doctest/doctest.h>
@@ -41,15 +41,15 @@ int64_t by_hand(const std::vector<int64_t>& addresses, int width) {
 
 }  // namespace
 
-TEST_CASE("wavefronts: a warp of 64 lanes, and a chip that serves other lanes at once") {
-  CHECK(shared_wavefronts(lanes(64, 4), 4).count == 2);
-  CHECK(shared_wavefronts(lanes(64, 128), 4).count == 64);
+TEST_CASE("bank cycles: a warp of 64 lanes, and a chip that serves other lanes at once") {
+  CHECK(shared_bank_cycles(lanes(64, 4), 4).count == 2);
+  CHECK(shared_bank_cycles(lanes(64, 128), 4).count == 64);
   const SharedBanks& banks = find_target("gfx942")->shared_banks;
   std::vector<int64_t> halves = lanes(64, 8);  // lanes 16 to 31 ask for the banks of 0 to 15 again
-  CHECK(shared_wavefronts(halves, 8, banks).count == 4);
+  CHECK(shared_bank_cycles(halves, 8, banks).count == 4);
   for (size_t i = 0; i < 64; i++) halves[i] = i % 32 < 16 ? int64_t(i % 16 * 8) : int64_t(i % 16 * 8 + 256);
-  CHECK(shared_wavefronts(halves, 8, banks).count == 4);
-  CHECK(shared_wavefronts(halves, 8, banks, true).count == 4);
+  CHECK(shared_bank_cycles(halves, 8, banks).count == 4);
+  CHECK(shared_bank_cycles(halves, 8, banks, true).count == 4);
   // Four lanes fill half of the banks; 4 to 7 ask for the same ones as 0 to 3, and 20 to 23 for the others.
   std::vector<int64_t> wide(64, -1);
   for (int64_t i = 0; i < 4; i++) {
@@ -57,11 +57,11 @@ TEST_CASE("wavefronts: a warp of 64 lanes, and a chip that serves other lanes at
     wide[size_t(i + 4)] = i * 16 + 128;
     wide[size_t(i + 20)] = i * 16 + 64;
   }
-  CHECK(shared_wavefronts(wide, 16).count == 3);               // 0 to 7 twice, 20 to 23
-  CHECK(shared_wavefronts(wide, 16, banks).count == 2);        // with 20 to 23; 4 to 7
-  CHECK(shared_wavefronts(wide, 16, banks, true).count == 3);  // stores go in order
+  CHECK(shared_bank_cycles(wide, 16).count == 3);               // 0 to 7 twice, 20 to 23
+  CHECK(shared_bank_cycles(wide, 16, banks).count == 2);        // with 20 to 23; 4 to 7
+  CHECK(shared_bank_cycles(wide, 16, banks, true).count == 3);  // stores go in order
   SharedBanks more{.count = 64};
-  CHECK(shared_wavefronts(lanes(32, 8), 4, more).count == 1);
+  CHECK(shared_bank_cycles(lanes(32, 8), 4, more).count == 1);
 }
 
 namespace {
@@ -98,7 +98,7 @@ int64_t asked(const std::vector<int64_t>& at, int width, bool stores) {
 
 }  // namespace
 
-TEST_CASE("wavefronts: gfx942 serves any two lanes together or one after the other, as its table says") {
+TEST_CASE("bank cycles: gfx942 serves any two lanes together or one after the other, as its table says") {
   const SharedBanks& banks = find_target("gfx942")->shared_banks;
   for (bool stores : {false, true})
     for (int width : {1, 2, 4, 8, 16})
@@ -108,12 +108,12 @@ TEST_CASE("wavefronts: gfx942 serves any two lanes together or one after the oth
           two[size_t(i)] = 0;
           two[size_t(j)] = 64;  // of other banks
           bool together = served_with(i, width, stores) >> j & 1;
-          if (shared_wavefronts(two, width, banks, stores).count != (together ? 1 : 2))
+          if (shared_bank_cycles(two, width, banks, stores).count != (together ? 1 : 2))
             FAIL("lanes " << i << " and " << j << ", " << width << " bytes");
         }
 }
 
-TEST_CASE("wavefronts: every stride, XOR and number of lanes on gfx942") {
+TEST_CASE("bank cycles: every stride, XOR and number of lanes on gfx942") {
   const SharedBanks& banks = find_target("gfx942")->shared_banks;
   for (bool stores : {false, true})
     for (int width : {1, 2, 4, 8, 16})
@@ -127,36 +127,36 @@ TEST_CASE("wavefronts: every stride, XOR and number of lanes on gfx942") {
                 int64_t row = lane / run;
                 at[size_t(lane)] = row * pitch + ((lane % run * width) ^ ((row & turned) * 16));
               }
-              WarpCost cost = shared_wavefronts(at, width, banks, stores);
+              WarpCost cost = shared_bank_cycles(at, width, banks, stores);
               if (cost.count != asked(at, width, stores) || cost.least > cost.count)
                 FAIL("width " << width << ", run " << run << ", pitch " << pitch << ", stores " << stores);
             }
 }
 
-TEST_CASE("wavefronts: known cases") {
-  CHECK(shared_wavefronts(lanes(32, 4), 4).count == 1);
-  CHECK(shared_wavefronts(lanes(32, 0), 4).count == 1);     // one word for all
-  CHECK(shared_wavefronts(lanes(32, 128), 4).count == 32);  // one bank for all
-  CHECK(shared_wavefronts(lanes(32, 132), 4).count == 1);   // padded by a word
-  CHECK(shared_wavefronts(lanes(32, 8), 4).count == 2);
-  CHECK(shared_wavefronts(lanes(32, 2), 2).count == 1);     // two lanes to a word
-  CHECK(shared_wavefronts(lanes(32, 8), 8).count == 2);     // 256 bytes
-  CHECK(shared_wavefronts(lanes(32, 16), 16).count == 4);   // 512 bytes
-  CHECK(shared_wavefronts(lanes(32, 64), 16).count == 16);  // four-way, in each quarter
-  CHECK(shared_wavefronts(lanes(32, 80), 16).count == 4);
-  CHECK(shared_wavefronts(lanes(8, 128), 16).count == 8);  // eight rows in one bank group
-  CHECK(shared_wavefronts(lanes(8, 144), 16).count == 1);
-  CHECK(shared_wavefronts({-1, -1, 0, 128}, 4).count == 2);  // two lanes take part
-  CHECK(shared_wavefronts({-1, -1}, 4).count == 0);
+TEST_CASE("bank cycles: known cases") {
+  CHECK(shared_bank_cycles(lanes(32, 4), 4).count == 1);
+  CHECK(shared_bank_cycles(lanes(32, 0), 4).count == 1);     // one word for all
+  CHECK(shared_bank_cycles(lanes(32, 128), 4).count == 32);  // one bank for all
+  CHECK(shared_bank_cycles(lanes(32, 132), 4).count == 1);   // padded by a word
+  CHECK(shared_bank_cycles(lanes(32, 8), 4).count == 2);
+  CHECK(shared_bank_cycles(lanes(32, 2), 2).count == 1);     // two lanes to a word
+  CHECK(shared_bank_cycles(lanes(32, 8), 8).count == 2);     // 256 bytes
+  CHECK(shared_bank_cycles(lanes(32, 16), 16).count == 4);   // 512 bytes
+  CHECK(shared_bank_cycles(lanes(32, 64), 16).count == 16);  // four-way, in each quarter
+  CHECK(shared_bank_cycles(lanes(32, 80), 16).count == 4);
+  CHECK(shared_bank_cycles(lanes(8, 128), 16).count == 8);  // eight rows in one bank group
+  CHECK(shared_bank_cycles(lanes(8, 144), 16).count == 1);
+  CHECK(shared_bank_cycles({-1, -1, 0, 128}, 4).count == 2);  // two lanes take part
+  CHECK(shared_bank_cycles({-1, -1}, 4).count == 0);
 }
 
-TEST_CASE("wavefronts: the least is what the bytes need") {
-  CHECK(shared_wavefronts(lanes(32, 128), 4).least == 1);
-  CHECK(shared_wavefronts(lanes(32, 16), 16).least == 4);
-  CHECK(shared_wavefronts(lanes(32, 0), 16).least == 4);  // each quarter is served by itself
+TEST_CASE("bank cycles: the least is what the bytes need") {
+  CHECK(shared_bank_cycles(lanes(32, 128), 4).least == 1);
+  CHECK(shared_bank_cycles(lanes(32, 16), 16).least == 4);
+  CHECK(shared_bank_cycles(lanes(32, 0), 16).least == 4);  // each quarter is served by itself
 }
 
-TEST_CASE("wavefronts: random addresses, counted twice") {
+TEST_CASE("bank cycles: random addresses, counted twice") {
   uint64_t state = 7;
   auto next = [&](uint64_t n) {
     return int64_t((state = state * 6364136223846793005u + 1442695040888963407u) >> 33) % int64_t(n);
@@ -165,7 +165,7 @@ TEST_CASE("wavefronts: random addresses, counted twice") {
     int width = 1 << next(5);
     std::vector<int64_t> at;
     for (int i = 0; i < 32; i++) at.push_back(next(10) == 0 ? -1 : next(64) * width * (next(2) ? 8 : 1));
-    WarpCost cost = shared_wavefronts(at, width);
+    WarpCost cost = shared_bank_cycles(at, width);
     CHECK(cost.count == by_hand(at, width));
     CHECK(cost.least <= cost.count);
   }
@@ -208,10 +208,10 @@ TEST_CASE("the family has a layout without conflicts for reading down a column, 
   for (int64_t i = 0; i < 32; i++) column[0].lanes.push_back({i, 3});
   Layout plain = row_major({32, 32});
   CHECK(shared_cost(plain, column[0], 32).count == 32);
-  Layout best = fewest_wavefronts(bank_family({32, 32}, 32), column, 32, 1 << 20);
+  Layout best = fewest_bank_cycles(bank_family({32, 32}, 32), column, 32, 1 << 20);
   CHECK(shared_cost(best, column[0], 32).count == 1);
   CHECK(best.ranges[0] == 31 * 33 + 32);
-  CHECK(shared_cost(fewest_wavefronts(bank_family({32, 32}, 32), column, 32, 1024), column[0], 32).count ==
+  CHECK(shared_cost(fewest_bank_cycles(bank_family({32, 32}, 32), column, 32, 1024), column[0], 32).count ==
         4);  // no room to pad
   for (auto& l : bank_family({24, 48}, 16)) CHECK(is_injective(l));
 }

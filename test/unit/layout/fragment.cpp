@@ -165,18 +165,18 @@ TEST_CASE("a column of chunks: conflicts in row-major order, none under a swizzl
   Fragment down = make_fragment(
       {32, 64}, 1,
       {{.output = 0, .stride = 1, .digit = {0, 1, 32}}, {.output = 1, .stride = 1, .digit = {1, 1, 64}}});
-  WarpCost plain = wavefronts(row_major({32, 64}), 16, down, 8),
-           swizzle = wavefronts(swizzled({32, 64}, 16), 16, down, 8);
+  WarpCost plain = bank_cycles(row_major({32, 64}), 16, down, 8),
+           swizzle = bank_cycles(swizzled({32, 64}, 16), 16, down, 8);
   CHECK(plain.least == 32);
   CHECK(plain.count == 8 * 32);
   CHECK(swizzle.count == 32);
-  CHECK(wavefronts(padded({32, 64}, 16), 16, down, 8).count == 32);
+  CHECK(bank_cycles(padded({32, 64}, 16), 16, down, 8).count == 32);
   Fragment narrow = make_fragment(
       {32, 48}, 1,
       {{.output = 0, .stride = 1, .digit = {0, 1, 32}}, {.output = 1, .stride = 1, .digit = {1, 1, 48}}});
-  CHECK(wavefronts(conflict_free({32, 48}, 16, true), 16, narrow, 8).count == 24);
+  CHECK(bank_cycles(conflict_free({32, 48}, 16, true), 16, narrow, 8).count == 24);
   CHECK(sectors(row_major({32, 64}), 16, down, 8).count == 8 * 32);
-  CHECK_THROWS_WITH_AS(wavefronts(row_major({8, 64}), 16, down, 8),
+  CHECK_THROWS_WITH_AS(bank_cycles(row_major({8, 64}), 16, down, 8),
                        doctest::Contains("(8, 64) but the mapping (32, 64)"), CompileError);
   CHECK(vector_width(swizzled({32, 64}, 16), 16) == 8);
   CHECK(vector_width(row_major({32, 64}), 16) == 16);

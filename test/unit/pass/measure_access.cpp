@@ -30,43 +30,43 @@ std::string notes(const std::string& statement, const std::string& type = "f32",
 }  // namespace
 
 TEST_CASE("measure_access: strides of shared memory") {
-  CHECK(notes("    S[tx] = 0.0\n") == "S: written 4 bytes a lane: 1 wavefront, the least\n");
-  CHECK(notes("    S[tx*2] = 0.0\n") == "S: written 4 bytes a lane: 2 wavefronts, at least 1\n");
-  CHECK(notes("    S[tx*32] = 0.0\n") == "S: written 4 bytes a lane: 32 wavefronts, at least 1\n");
-  CHECK(notes("    S[tx*33] = 0.0\n") == "S: written 4 bytes a lane: 1 wavefront, the least\n");
-  CHECK(notes("    R[0] = S[tx//32]\n") == "S: read 4 bytes a lane: 1 wavefront, the least\n");
+  CHECK(notes("    S[tx] = 0.0\n") == "S: written 4 bytes a lane: 1 bank cycle, the least\n");
+  CHECK(notes("    S[tx*2] = 0.0\n") == "S: written 4 bytes a lane: 2 bank cycles, at least 1\n");
+  CHECK(notes("    S[tx*32] = 0.0\n") == "S: written 4 bytes a lane: 32 bank cycles, at least 1\n");
+  CHECK(notes("    S[tx*33] = 0.0\n") == "S: written 4 bytes a lane: 1 bank cycle, the least\n");
+  CHECK(notes("    R[0] = S[tx//32]\n") == "S: read 4 bytes a lane: 1 bank cycle, the least\n");
   CHECK(notes("    R[0] = S[(tx%8 ^ tx//8%4)*4 + tx//8*32]\n") ==
-        "S: read 4 bytes a lane: 4 wavefronts, at least 1\n");
+        "S: read 4 bytes a lane: 4 bank cycles, at least 1\n");
 }
 
 TEST_CASE("measure_access: vectors, and vectors that fall apart") {
   CHECK(notes("    S[ramp(tx*4, 1, 4)] = broadcast(0.0, 4)\n") ==
-        "S: written 16 bytes a lane: 4 wavefronts, the least\n");
+        "S: written 16 bytes a lane: 4 bank cycles, the least\n");
   CHECK(notes("    S[ramp(tx*16, 1, 4)] = broadcast(0.0, 4)\n") ==
-        "S: written 16 bytes a lane: 16 wavefronts, at least 4\n");
+        "S: written 16 bytes a lane: 16 bank cycles, at least 4\n");
   CHECK(notes("    S[ramp(tx*4, 4, 2)] = broadcast(0.0, 2)\n") ==
-        "S: written 8 bytes a lane in 2 accesses: 8 wavefronts, at least 2\n");
+        "S: written 8 bytes a lane in 2 accesses: 8 bank cycles, at least 2\n");
 }
 
 TEST_CASE("measure_access: the worst of the points of a loop, and only the lanes that take part") {
   CHECK(notes("    for i in serial(4):\n      S[tx*(i + 1)] = 0.0\n") ==
-        "S: written 4 bytes a lane: 4 wavefronts, at least 1\n");
+        "S: written 4 bytes a lane: 4 bank cycles, at least 1\n");
   CHECK(notes("    if tx < 4:\n      S[tx*32] = 0.0\n") ==
-        "S: written 4 bytes a lane: 4 wavefronts, at least 1\n");
+        "S: written 4 bytes a lane: 4 bank cycles, at least 1\n");
   CHECK(notes("    S[tx*32] mask(tx%32 == 0) = 0.0\n") ==
-        "S: written 4 bytes a lane: 1 wavefront, the least\n");
+        "S: written 4 bytes a lane: 1 bank cycle, the least\n");
 }
 
 TEST_CASE("measure_access: ldmatrix reads eight rows at a time") {
   auto x4 = [](const std::string& row) {
     return notes(fmt::format("    ldmatrix_x4(address_of(R[0]), address_of(S[{}]))\n", row), "f16");
   };
-  CHECK(x4("tx%32*64") == "S: read by ldmatrix_x4: 32 wavefronts, at least 4\n");  // planted: one bank group
-  CHECK(x4("tx%32*72") == "S: read by ldmatrix_x4: 4 wavefronts, the least\n");
-  CHECK(x4("tx%32*64 + tx%8*8") == "S: read by ldmatrix_x4: 4 wavefronts, the least\n");
-  CHECK(x4("tx%32*32 + tx%4*8") == "S: read by ldmatrix_x4: 8 wavefronts, at least 4\n");  // two rows meet
+  CHECK(x4("tx%32*64") == "S: read by ldmatrix_x4: 32 bank cycles, at least 4\n");  // planted: one bank group
+  CHECK(x4("tx%32*72") == "S: read by ldmatrix_x4: 4 bank cycles, the least\n");
+  CHECK(x4("tx%32*64 + tx%8*8") == "S: read by ldmatrix_x4: 4 bank cycles, the least\n");
+  CHECK(x4("tx%32*32 + tx%4*8") == "S: read by ldmatrix_x4: 8 bank cycles, at least 4\n");  // two rows meet
   CHECK(notes("    ldmatrix_x1(address_of(R[0]), address_of(S[tx%32*64]))\n", "f16") ==
-        "S: read by ldmatrix_x1: 8 wavefronts, at least 1\n");
+        "S: read by ldmatrix_x1: 8 bank cycles, at least 1\n");
 }
 
 TEST_CASE("measure_access: sectors of global memory; what run-time values decide is left out") {
@@ -77,7 +77,7 @@ TEST_CASE("measure_access: sectors of global memory; what run-time values decide
 TEST_CASE("measure_access: addresses that data decide are said to be unknown") {
   CHECK(notes("    R[0] = S[cast<i64>(S[tx])]\n") ==
         "S: read 4 bytes a lane: its address is read from S\n"
-        "S: read 4 bytes a lane: 1 wavefront, the least\n");
+        "S: read 4 bytes a lane: 1 bank cycle, the least\n");
 }
 
 TEST_CASE("measure_access: equal accesses of one line are one row, counted") {
@@ -101,7 +101,7 @@ TEST_CASE("measure_access: equal accesses of one line are one row, counted") {
 
 TEST_CASE("measure_access: groups of threads look at their own warps") {
   CHECK(notes("    group(32 : +32):\n      S[(tx - 32)*32] = 0.0\n") ==
-        "S: written 4 bytes a lane: 32 wavefronts, at least 1\n");
+        "S: written 4 bytes a lane: 32 bank cycles, at least 1\n");
 }
 
 TEST_CASE("measure_access: without warps there are widths, and nothing to count") {
