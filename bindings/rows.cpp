@@ -15,7 +15,7 @@ nb::dict row_of(std::string_view group, std::string_view name) {
 }
 
 nb::dict matrix_row(const MatrixInstr& m) {
-  nb::dict row = row_of("matrix", m.callee.name);
+  nb::dict row = row_of("matrix", m.intrinsic.name);
   row["shape"] = nb::make_tuple(m.m, m.n, m.k);
   row["dtypes"] = nb::make_tuple(m.a_type, m.b_type, m.c_type);
   row["registers"] = nb::make_tuple(m.a.registers, m.b.registers, m.c.registers);
@@ -23,10 +23,10 @@ nb::dict matrix_row(const MatrixInstr& m) {
 }
 
 nb::dict copy_row(const CopyInstr& c) {
-  nb::dict row = row_of("copy", c.callee.name);
+  nb::dict row = row_of("copy", c.intrinsic.name);
   row["matrices"] = c.matrices;
   row["transposed"] = c.transposed;
-  row["stores"] = c.callee.access == "rw";  // to shared memory
+  row["stores"] = c.intrinsic.access == "rw";  // to shared memory
   return row;
 }
 
@@ -36,7 +36,7 @@ nb::dict async_row(const AsyncInstr& a) {
       "init",           "inval",      "arrive",      "expect",       "arrive_expect", "test",
       "bulk_load",      "bulk_store", "tensor_load", "tensor_store", "bulk_commit",   "bulk_wait",
       "bulk_wait_read", "fence",      "fence_init"};
-  nb::dict row = row_of("async", a.callee.name);
+  nb::dict row = row_of("async", a.intrinsic.name);
   row["does"] = names[size_t(a.does)];
   row["bytes"] = a.bytes;
   return row;
@@ -44,18 +44,18 @@ nb::dict async_row(const AsyncInstr& a) {
 
 nb::dict atomic_row(const AtomicInstr& a) {
   nb::dict row = row_of("atomic", a.ptx);
-  for (auto& callee : thread_functions())
-    if (callee.atomic == a.op) row["function"] = std::string(callee.name);
+  for (auto& intrinsic : thread_functions())
+    if (intrinsic.atomic == a.op) row["function"] = std::string(intrinsic.name);
   row["dtype"] = a.type.scalar();
   row["lanes"] = int(a.type.lanes);
   row["only"] = std::string(a.only ? to_string(*a.only) : "");
   return row;
 }
 
-std::string_view takes_of(const Callee& callee) {
+std::string_view takes_of(const Intrinsic& intrinsic) {
   constexpr std::string_view names[] = {"any",      "floats", "singles", "reals",
                                         "integers", "scaled", "counters"};
-  return names[size_t(callee.takes)];
+  return names[size_t(intrinsic.takes)];
 }
 
 nb::list instruction_rows(const std::string& chip) {
@@ -66,14 +66,14 @@ nb::list instruction_rows(const std::string& chip) {
   for (auto* c : target->copies) rows.append(copy_row(*c));
   for (auto& a : target->async) rows.append(async_row(a));
   for (auto& a : target->atomics) rows.append(atomic_row(a));
-  const std::pair<std::string_view, std::span<const Callee>> functions[] = {
+  const std::pair<std::string_view, std::span<const Intrinsic>> functions[] = {
       {"scalar", scalar_functions()}, {"exact", exact_functions()},   {"narrow", narrow_functions()},
       {"lane", lane_functions()},     {"thread", thread_functions()}, {"message", message_functions()}};
-  for (auto& [group, callees] : functions)
-    for (auto& callee : callees) {
-      nb::dict row = row_of(group, callee.name);
-      row["arity"] = callee.arity;
-      row["takes"] = std::string(takes_of(callee));
+  for (auto& [group, intrinsics] : functions)
+    for (auto& intrinsic : intrinsics) {
+      nb::dict row = row_of(group, intrinsic.name);
+      row["arity"] = intrinsic.arity;
+      row["takes"] = std::string(takes_of(intrinsic));
       rows.append(row);
     }
   return rows;

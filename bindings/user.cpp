@@ -123,7 +123,7 @@ void bind_user(nb::module_& m) {
                                                   .c = placement_of(c),
                                                   .ptx = ptx,
                                                   .eval = matrix_eval(eval)});
-        return std::string(row.callee.name);
+        return std::string(row.intrinsic.name);
       },
       "shape"_a, "a_type"_a, "b_type"_a, "c_type"_a, "a"_a, "b"_a, "c"_a, "ptx"_a, "eval"_a.none());
 }

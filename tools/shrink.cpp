@@ -94,7 +94,8 @@ std::vector<Expr> smaller(const Expr& e) {
   if (auto* n = e.as<Cast>()) keep(n->a);
   if (auto* n = e.as<Select>()) keep(n->a), keep(n->b);
   if (auto* n = e.as<Call>()) {
-    if (n->callee->effect == Callee::Effect::control || n->callee->result == Callee::Result::none) return out;
+    if (n->intrinsic->effect == Intrinsic::Effect::control || n->intrinsic->result == Intrinsic::Result::none)
+      return out;
     for (auto& a : n->args) keep(a);
   }
   for (int64_t value : {0, 1})

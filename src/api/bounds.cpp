@@ -9,7 +9,7 @@
 
 #include "arith/affine.h"
 #include "base/error.h"
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "pass/walk.h"
@@ -87,7 +87,7 @@ struct Bounds {
     } else if (auto* c = e.as<Call>()) {
       for (auto& a : c->args) {
         auto* at = place_of(a);
-        if (at && c->callee->atomic != Callee::Atomic::none && !at->mask)
+        if (at && c->intrinsic->atomic != Intrinsic::Atomic::none && !at->mask)
           place(at->buffer, at->index, e->span);
         if (!at) value(a);
       }
@@ -128,7 +128,7 @@ struct Bounds {
 
 void check_bounds_of_tiles(const Function& f) {
   for (auto& k : f.kernels) {
-    if (contains(k.body, [](const Call& c) { return c.callee == &thread_return; })) continue;
+    if (contains(k.body, [](const Call& c) { return c.intrinsic == &thread_return; })) continue;
     Bounds bounds{.f = f};
     bool runs = true;
     for (size_t d = 0; d < k.grid.size(); d++)

@@ -281,8 +281,8 @@ void Builder::end_group() {
 
 // A jump belongs to the innermost loop that the device runs; a thread may end anywhere but in a parallel
 // loop.
-void Builder::check_control(const Callee& callee) const {
-  std::string_view what = callee.name == "thread_return" ? "return" : callee.name;
+void Builder::check_control(const Intrinsic& intrinsic) const {
+  std::string_view what = intrinsic.name == "thread_return" ? "return" : intrinsic.name;
   for (size_t i = frames.size(); i-- > 0;) {
     const Frame& f = frames[i];
     bool is_loop = f.kind == Frame::Kind::loop;
@@ -292,7 +292,7 @@ void Builder::check_control(const Callee& callee) const {
            "`{}` in a {} loop (line {}): its iterations are independent and run together; guard the rest of "
            "the body with `if`, or use T.serial",
            what, to_string(f.loop), f.span.line);
-    if (&callee == &thread_return) continue;
+    if (&intrinsic == &thread_return) continue;
     if (is_loop && f.loop == Loop::pipelined)
       fail(here(),
            "`{}` in a T.Pipelined loop (line {}): copies of later iterations may be on their way; use "
@@ -300,7 +300,7 @@ void Builder::check_control(const Callee& callee) const {
            what, f.span.line);
     if (is_loop || f.kind == Frame::Kind::while_loop) return;
   }
-  if (&callee != &thread_return) fail(here(), "`{}` outside of a loop that the device runs", what);
+  if (&intrinsic != &thread_return) fail(here(), "`{}` outside of a loop that the device runs", what);
 }
 
 // ── branches ──────────────────────────────────────────────────────────────────────────────────────────
@@ -421,7 +421,7 @@ Expr Builder::let(const std::string& name, const Value& value) {
   if (frames.empty() || is_const(e) || e.as<Var>()) return e;
   if (frames.back().kind == Frame::Kind::function) return e;  // a part of the one expression
   if (e->dtype == none_type || e->dtype.is_handle()) return e;
-  if (auto* c = e.as<Call>(); c && (c->callee == &thread_index || c->callee == &thread_number))
+  if (auto* c = e.as<Call>(); c && (c->intrinsic == &thread_index || c->intrinsic == &thread_number))
     return e;  // as good as a variable
   Expr v = var(name, e->dtype, here());
   bool reads = contains(e, [](const Load&) { return true; }, [](const Call&) { return true; });

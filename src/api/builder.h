@@ -176,7 +176,7 @@ class Builder {
   void require_kernel(std::string_view what) const;
   void check_param_name(const std::string& name) const;
   void check_owner(const Buffer& buffer) const;
-  void check_control(const Callee& callee) const;
+  void check_control(const Intrinsic& intrinsic) const;
   Frame close(Frame::Kind kind, std::string_view call);
   void emit(Stmt stmt);
   void refuse_in_function() const;

@@ -15,12 +15,12 @@ namespace tl {
 namespace {
 
 // Those that make sense for an access: a load releases nothing, a store acquires nothing.
-void check_order(std::string_view op, Callee::Atomic kind, const std::string& order, Span span) {
+void check_order(std::string_view op, Intrinsic::Atomic kind, const std::string& order, Span span) {
   auto all = memory_orders();
   std::vector<std::string_view> fit(all.begin(), all.end());
   auto drop = [&](std::string_view name) { std::erase(fit, name); };
-  if (kind == Callee::Atomic::load) drop("release"), drop("acq_rel");
-  if (kind == Callee::Atomic::store) drop("acquire"), drop("acq_rel");
+  if (kind == Intrinsic::Atomic::load) drop("release"), drop("acq_rel");
+  if (kind == Intrinsic::Atomic::store) drop("acquire"), drop("acq_rel");
   if (std::ranges::find(fit, order) == fit.end())
     fail(span, "{}: the memory order cannot be `{}`; it is one of {}{}", op, order, listed(fit),
          did_you_mean(order, fit));
@@ -140,8 +140,8 @@ Buffer Builder::tensor_at(const std::string& name, const Value& base, const std:
 // ── accesses ──────────────────────────────────────────────────────────────────────────────────────────
 Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vector<Value>& index,
                      const std::optional<Value>& value, const std::string& order, bool returns) {
-  const Callee* row = find_callee(op);
-  if (!row || row->atomic == Callee::Atomic::none) fail(here(), "there is no atomic access `{}`", op);
+  const Intrinsic* row = find_intrinsic(op);
+  if (!row || row->atomic == Intrinsic::Atomic::none) fail(here(), "there is no atomic access `{}`", op);
   std::vector<Expr> at = index_of(buffer, index, op + " at");
   const BufferInfo& info = buffer.info();
   if (info.scope != Scope::global && info.scope != Scope::shared)
@@ -155,7 +155,7 @@ Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vec
       tl::address(tl::load(draft->function, buffer.id, std::move(at), here()), "", here())};
   if (value) args.push_back(to_type(*value, info.dtype, op + ":", here()));
   args.push_back(string_imm(order, here()));
-  bool gives = returns || row->atomic == Callee::Atomic::load;
+  bool gives = returns || row->atomic == Intrinsic::Atomic::load;
   Expr e = tl::call(*row, std::move(args), gives ? info.dtype : none_type, here());
   if (gives) return let("old", e);
   emit(eval(e, here()));
@@ -208,8 +208,8 @@ void Builder::store_wide(std::string_view what, const Buffer& buffer, const std:
 
 void Builder::instruct(std::string_view name, const std::vector<Expr>& places) {
   require_kernel(name);
-  const Callee* row = find_instr(name);
-  if (!row || row->effect != Callee::Effect::memory || row->access.size() != places.size())
+  const Intrinsic* row = find_instr(name);
+  if (!row || row->effect != Intrinsic::Effect::memory || row->access.size() != places.size())
     fail(here(), "there is no instruction `{}` with {} operands", name, places.size());
   for (auto& p : places)
     if (!place_of(p))
@@ -222,7 +222,7 @@ Expr Builder::foreign(const std::string& kind, const std::string& text, const st
                       const std::vector<Expr>& outputs, const std::vector<Value>& args,
                       std::optional<DType> type) {
   require_kernel(kind);
-  const Callee* row = find_callee(kind);
+  const Intrinsic* row = find_intrinsic(kind);
   internal_check(row && is_foreign(*row), "a kind of foreign code");
   bool ptx = row == &inline_ptx;
   std::vector<Expr> all{string_imm(text, here()), string_imm(key, here())};

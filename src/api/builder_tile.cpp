@@ -117,9 +117,9 @@ BufferRegion make_region(const Buffer& buffer, const std::vector<Value>& starts,
 Expr Builder::call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type) {
   Expr e = apply_call(name, args, type, here());
   auto* c = e.as<Call>();
-  if (!c || c->callee->effect == Callee::Effect::pure) return e;
+  if (!c || c->intrinsic->effect == Intrinsic::Effect::pure) return e;
   require_kernel(fmt::format("{}()", name));
-  if (c->callee->effect == Callee::Effect::control) check_control(*c->callee);
+  if (c->intrinsic->effect == Intrinsic::Effect::control) check_control(*c->intrinsic);
   if (e->dtype == none_type) emit(eval(e, here()));
   return e;
 }
@@ -128,7 +128,7 @@ void Builder::evaluate(const Value& value) {
   require_kernel("evaluate()");
   Expr e = strong(value, here());
   if (e->dtype == none_type) return;  // it is a statement already
-  if (contains(e, [](const Call& c) { return c.callee->effect != Callee::Effect::pure; }))
+  if (contains(e, [](const Call& c) { return c.intrinsic->effect != Intrinsic::Effect::pure; }))
     emit(eval(std::move(e), here()));
 }
 

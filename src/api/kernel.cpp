@@ -43,15 +43,15 @@ void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels) {
     check_repeated_updates(f, k, "the reference");
     visit(as_evaluated(k.body), [&](const Call& n) {
-      if (is_foreign(*n.callee)) return require_foreign_eval(n, "the reference", n.span);
-      if (n.callee == &sync_threads) return;
-      if (n.callee == &load_wide || n.callee == &store_wide || is_thread_level(*n.callee) ||
-          find_instr(n.callee->name))
+      if (is_foreign(*n.intrinsic)) return require_foreign_eval(n, "the reference", n.span);
+      if (n.intrinsic == &sync_threads) return;
+      if (n.intrinsic == &load_wide || n.intrinsic == &store_wide || is_thread_level(*n.intrinsic) ||
+          find_instr(n.intrinsic->name))
         fail(n.span,
              "{} is thread-level code, which the reference does not run: compile it for a GPU target or the "
              "simulator of one (target='sim:…')",
-             n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread"
-                                                                     : n.callee->name);
+             n.intrinsic == &thread_number || n.intrinsic == &thread_index ? "the number of a thread"
+                                                                           : n.intrinsic->name);
     });
   }
 }

@@ -1,7 +1,7 @@
 #include "api/refused.h"
 
 #include "base/error.h"
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "ir/rewrite.h"
 #include "target/foreign.h"
 #include "target/user_rows.h"
@@ -25,11 +25,12 @@ UsersText find_users_text(const Function& f, std::string_view log) {
   };
   for (auto& k : f.kernels) {
     visit(k.body, [&](const Call& n) {
-      if (is_foreign(*n.callee))
+      if (is_foreign(*n.intrinsic))
         offer(n.span, describe_foreign(n),
-              n.callee != &inline_ptx && log.find(n.args[0].as<StringImm>()->value) != log.npos);
-      else if (find_user_row(n.callee->name))
-        offer(n.span, fmt::format("the instruction {} of tilelang.register_matrix", n.callee->name), false);
+              n.intrinsic != &inline_ptx && log.find(n.args[0].as<StringImm>()->value) != log.npos);
+      else if (find_user_row(n.intrinsic->name))
+        offer(n.span, fmt::format("the instruction {} of tilelang.register_matrix", n.intrinsic->name),
+              false);
     });
     if (k.attrs.find("source"))
       offer(k.span ? k.span : f.span, "the text of T.import_source or prelude=", false);

@@ -81,12 +81,12 @@ std::vector<std::string_view> function_names() {
   return names;
 }
 
-const Callee& callee_named(std::string_view name, Span span) {
-  if (auto* row = find_callee(name)) return *row;
+const Intrinsic& intrinsic_named(std::string_view name, Span span) {
+  if (auto* row = find_intrinsic(name)) return *row;
   fail(span, "there is no function `{}`{}", name, did_you_mean(name, function_names()));
 }
 
-void check_count(const Callee& row, size_t count, Span span) {
+void check_count(const Intrinsic& row, size_t count, Span span) {
   if (row.arity >= 0 && size_t(row.arity) != count)
     fail(span, "{} takes {} argument{}, not {}", row.name, row.arity, row.arity == 1 ? "" : "s", count);
 }
@@ -103,7 +103,7 @@ std::optional<Expr> call_on_int(std::string_view name, const Expr& x, Span span)
   return std::nullopt;
 }
 
-std::optional<Expr> fold_call(const Callee& row, const std::vector<Expr>& args, Span span) {
+std::optional<Expr> fold_call(const Intrinsic& row, const std::vector<Expr>& args, Span span) {
   if (!row.eval || args.empty()) return std::nullopt;
   std::vector<double> numbers;
   for (auto& a : args) {
@@ -112,16 +112,16 @@ std::optional<Expr> fold_call(const Callee& row, const std::vector<Expr>& args, 
     numbers.push_back(n->value);
   }
   double value = row.eval(numbers.data());
-  if (row.result == Callee::Result::boolean) return imm(value != 0, boolean, span);
+  if (row.result == Intrinsic::Result::boolean) return imm(value != 0, boolean, span);
   return fimm(value, args[0]->dtype, span);
 }
 
-Expr call_scalar(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+Expr call_scalar(const Intrinsic& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
   std::optional<DType> common;
   for (auto& a : args) refuse_addresses({&a}, span);
   for (auto& a : args)
     if (auto* e = std::get_if<Expr>(&a)) common = promote(common.value_or((*e)->dtype), (*e)->dtype);
-  if (type && row.result == Callee::Result::same) common = arithmetic_type(*type);
+  if (type && row.result == Intrinsic::Result::same) common = arithmetic_type(*type);
   bool floats = std::ranges::any_of(args, [](auto& a) { return std::holds_alternative<double>(a); });
   if (!common || (floats && !common->is_float())) common = f32;
   if (!common->is_float()) {
@@ -137,7 +137,7 @@ Expr call_scalar(const Callee& row, const std::vector<Value>& args, std::optiona
 }
 
 // x and the exponent of ldexp.
-std::vector<Expr> scaled_arguments(const Callee& row, const std::vector<Value>& args, Span span) {
+std::vector<Expr> scaled_arguments(const Intrinsic& row, const std::vector<Value>& args, Span span) {
   auto* x = std::get_if<Expr>(&args[0]);
   DType t = x ? arithmetic_type((*x)->dtype) : f32;
   Expr exponent = std::holds_alternative<int64_t>(args[1]) ? to_type(args[1], i32, "the exponent", span)
@@ -149,8 +149,8 @@ std::vector<Expr> scaled_arguments(const Callee& row, const std::vector<Value>& 
 }
 
 // The arguments as the row takes them.
-std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& args, Span span) {
-  using ArgDomain = Callee::ArgDomain;
+std::vector<Expr> exact_arguments(const Intrinsic& row, const std::vector<Value>& args, Span span) {
+  using ArgDomain = Intrinsic::ArgDomain;
   if (row.takes == ArgDomain::scaled) return scaled_arguments(row, args, span);
   std::optional<DType> common;
   if (row.takes == ArgDomain::counters) common = u64;
@@ -180,7 +180,8 @@ std::vector<Expr> exact_arguments(const Callee& row, const std::vector<Value>& a
   return exprs;
 }
 
-void check_narrow(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+void check_narrow(const Intrinsic& row, const std::vector<Value>& args, std::optional<DType> type,
+                  Span span) {
   bool ok = args.size() == 3 && type && std::holds_alternative<int64_t>(args[1]) &&
             std::holds_alternative<int64_t>(args[2]) && row.name.substr(3) == to_string(*type);
   if (!ok)
@@ -188,19 +189,19 @@ void check_narrow(const Callee& row, const std::vector<Value>& args, std::option
 }
 
 // to_e4m3(x, rounding, saturate) and its like: the rounded value.
-Expr call_narrow(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+Expr call_narrow(const Intrinsic& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
   check_narrow(row, args, type, span);
   Expr x = as_single(in_arithmetic(strong(args[0], span), span), span);
   DType code = type->bits == 32 ? u32 : type->bits == 16 ? u16 : u8;
   Expr bits =
       call(row, {x, imm(std::get<int64_t>(args[1]), i32), imm(std::get<int64_t>(args[2]), i32)}, code, span);
-  return call(*find_callee("reinterpret"), {bits}, *type, span);
+  return call(*find_intrinsic("reinterpret"), {bits}, *type, span);
 }
 
-Expr call_exact(const Callee& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
+Expr call_exact(const Intrinsic& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
   if (row.name.starts_with("to_")) return call_narrow(row, args, type, span);
   std::vector<Expr> exprs = exact_arguments(row, args, span);
-  if (row.result != Callee::Result::given) return call(row, std::move(exprs), span);
+  if (row.result != Intrinsic::Result::given) return call(row, std::move(exprs), span);
   DType from = exprs[0]->dtype;
   if (!type) fail(span, "{} needs the type of its result", row.name);
   if (!(type->is_int() || type->is_float()) || type->bits != from.bits)
@@ -352,7 +353,7 @@ Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) 
 }
 
 Expr apply_call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type, Span span) {
-  const Callee& row = callee_named(name, span);
+  const Intrinsic& row = intrinsic_named(name, span);
   check_count(row, args.size(), span);
   if (row.eval) return call_scalar(row, args, type, span);
   if (row.is_exact()) return call_exact(row, args, type, span);
@@ -365,7 +366,7 @@ Expr apply_call(std::string_view name, const std::vector<Value>& args, std::opti
     if (!dim || *dim < 0 || *dim > 2) fail(span, "thread_index takes 0, 1 or 2: the dimension of the block");
   }
   bool shuffles =
-      row.effect == Callee::Effect::warp && row.result == Callee::Result::same && exprs.size() > 1;
+      row.effect == Intrinsic::Effect::warp && row.result == Intrinsic::Result::same && exprs.size() > 1;
   if (shuffles && !exprs[1]->dtype.is_int())
     fail(span, "{}: the second argument says which lane, so it must be an integer, not {}", row.name,
          to_string(exprs[1]->dtype));

@@ -31,7 +31,7 @@ Expr apply_unary(std::string_view op, const Value& a, Span span);  // neg not in
 Expr apply_binary(std::string_view op, const Value& a, const Value& b, Span span);
 Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span);
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span);
-// A row of ir/callee.h by name; an unknown name is an error that names the nearest.
+// A row of ir/intrinsic.h by name; an unknown name is an error that names the nearest.
 Expr apply_call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type, Span span);
 
 // The candidate that differs least from `name`, if any is near enough to be what was meant.

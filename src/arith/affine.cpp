@@ -77,7 +77,8 @@ int order_alike(const Expr& a, const Expr& b) {
     else if constexpr (std::is_same_v<N, Broadcast>)
       return tl::order(x.value, y.value);
     else
-      return x.callee != y.callee ? three_way(x.callee->name, y.callee->name) : order(x.args, y.args);
+      return x.intrinsic != y.intrinsic ? three_way(x.intrinsic->name, y.intrinsic->name)
+                                        : order(x.args, y.args);
   });
 }
 

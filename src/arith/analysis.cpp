@@ -103,15 +103,15 @@ Info of_ramp(const Ramp& n, const Info& base, const Info& stride) {
 }
 
 Info of_call(const Call& n, Gather g) {
-  auto effect = n.callee->effect;
-  using Effect = Callee::Effect;
+  auto effect = n.intrinsic->effect;
+  using Effect = Intrinsic::Effect;
   g.info.impure |= effect != Effect::pure && effect != Effect::thread;
   g.info.loads |= g.info.impure;
   g.info.range = type_range(n.dtype);
-  if (n.callee == &thread_index) g.info.range = {0, INT64_MAX};
-  auto is = [&](const Callee& c) { return n.callee == &c; };
+  if (n.intrinsic == &thread_index) g.info.range = {0, INT64_MAX};
+  auto is = [&](const Intrinsic& c) { return n.intrinsic == &c; };
   if (!is(thread_index) && !is(block_uniform) && !is(even_lanes) && !is(odd_lanes)) g.info.data = true;
-  g.info.hash = mix(g.info.hash, std::hash<std::string_view>()(n.callee->name));
+  g.info.hash = mix(g.info.hash, std::hash<std::string_view>()(n.intrinsic->name));
   return g.info;
 }
 

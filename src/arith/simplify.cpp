@@ -90,7 +90,7 @@ Expr rebuild_place(Simplifier& s, const Load& n) {
 }
 
 Expr rebuild_call(Simplifier& s, const Call& n) {
-  if (n.callee == &address_of) {
+  if (n.intrinsic == &address_of) {
     std::vector<Expr> args = n.args;
     args[0] = rebuild_place(s, *n.args[0].as<Load>());
     bool same = args[0].same(n.args[0]);
@@ -107,14 +107,14 @@ Expr rebuild_call(Simplifier& s, const Call& n) {
     changed |= !args.back().same(a);
     constant &= args.back().as<FloatImm>() != nullptr;
   }
-  if (constant && n.callee->eval && n.callee->effect == Callee::Effect::pure) {
+  if (constant && n.intrinsic->eval && n.intrinsic->effect == Intrinsic::Effect::pure) {
     double values[4] = {};
     for (size_t i = 0; i < args.size(); i++) values[i] = args[i].as<FloatImm>()->value;
-    double value = n.callee->eval(values);
+    double value = n.intrinsic->eval(values);
     if (n.dtype.is_bool()) return imm(value != 0, n.dtype, s.here);
     if (n.dtype.is_float() && std::isfinite(round_float(value, n.dtype))) return fimm(value, n.dtype, s.here);
   }
-  return changed ? call(*n.callee, std::move(args), n.dtype, n.span) : Expr(&n);
+  return changed ? call(*n.intrinsic, std::move(args), n.dtype, n.span) : Expr(&n);
 }
 
 Expr rebuild_load(Simplifier& s, const Load& n) {

@@ -8,7 +8,7 @@
 namespace tl {
 namespace {
 
-bool is_jump(const Call& c) { return c.callee == &break_loop || c.callee == &continue_loop; }
+bool is_jump(const Call& c) { return c.intrinsic == &break_loop || c.intrinsic == &continue_loop; }
 
 bool has_jump(const Stmt& s) {
   return contains(s, [](const Call& c) { return is_jump(c); });
@@ -21,7 +21,7 @@ bool has_call(const Expr& e) {
 bool is_assumption(const Stmt& s) {
   auto* e = s.as<Eval>();
   auto* c = e ? e->value.as<Call>() : nullptr;
-  return c && c->callee == &assume_function;
+  return c && c->intrinsic == &assume_function;
 }
 
 template <class N>
@@ -270,7 +270,7 @@ struct Walker {
   Stmt walk_eval(const Eval& n) {
     Expr value = walk(n.value);
     if (!has_call(value)) return block({}, n.span);
-    if (auto* c = value.as<Call>(); c && c->callee == &assume_function) {
+    if (auto* c = value.as<Call>(); c && c->intrinsic == &assume_function) {
       if (is_int(c->args[0], 1)) return block({}, n.span);
       s.learn(c->args[0]);
     }

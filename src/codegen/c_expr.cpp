@@ -99,7 +99,7 @@ bool fits(BinaryOp op, Interval a, Interval b, DType t) {
 
 // By what their names begin with, the first of these that fits.
 struct ThreadHelper {
-  std::string_view callees, section;
+  std::string_view intrinsics, section;
   bool immediate = false;
 };
 constexpr ThreadHelper thread_helpers[] = {{"shfl_sync", "shuffle_sync"},
@@ -146,11 +146,11 @@ Stmt widen_halves(const Stmt& s) {
   auto calls = [&](const Call& n, Rewriter& self) {
     Expr e = self.children(n);
     auto* c = e.as<Call>();
-    if (!c->callee->eval || c->args.empty() || !is_half(c->args[0]->dtype)) return e;
+    if (!c->intrinsic->eval || c->args.empty() || !is_half(c->args[0]->dtype)) return e;
     std::vector<Expr> args;
     for (auto& a : c->args) args.push_back(wide(a));
-    if (!is_half(n.dtype)) return call(*c->callee, std::move(args), n.dtype, n.span);
-    return cast(n.dtype, call(*c->callee, std::move(args), f32.with_lanes(n.dtype.lanes), n.span), n.span);
+    if (!is_half(n.dtype)) return call(*c->intrinsic, std::move(args), n.dtype, n.span);
+    return cast(n.dtype, call(*c->intrinsic, std::move(args), f32.with_lanes(n.dtype.lanes), n.span), n.span);
   };
   auto casts = [&](const Cast& n, Rewriter& self) {
     Expr e = self.children(n);
@@ -218,8 +218,9 @@ std::string Printer::argument(const Expr& e) {
   auto* load = e.as<Load>();
   bool grows = t.is_bool() ? e.as<Binary>() && !is_comparison(e.as<Binary>()->op) : t.is_int() && t.bits < 32;
   if (!grows || e.as<Var>() || (load && !load->mask)) return s.text;
-  std::string_view callee = std::string_view(s.text).substr(0, s.text.find('('));
-  bool typed = s.rank == postfix && (callee == type(t) || callee.ends_with(fmt::format("<{}>", type(t))));
+  std::string_view intrinsic = std::string_view(s.text).substr(0, s.text.find('('));
+  bool typed =
+      s.rank == postfix && (intrinsic == type(t) || intrinsic.ends_with(fmt::format("<{}>", type(t))));
   return typed ? s.text : fmt::format("{}({})", type(t), s.text);
 }
 
@@ -424,48 +425,48 @@ Text Printer::print_load(const Load& n) {
 }
 
 Text Printer::print_call(const Call& n) {
-  if (n.callee == &address_of) {
+  if (n.intrinsic == &address_of) {
     auto* at = n.args[0].as<Load>();
     internal_check(at, "the address of something that is not in memory");
     return {"&" + element(at->buffer, at->index), prefix};
   }
-  if (n.callee == &even_lanes || n.callee == &odd_lanes)
-    return print(lanes(n.args[0], {})[n.callee == &odd_lanes]);
-  if (n.callee == &sync_threads) return {"__syncthreads()"};
-  if (n.callee == &breakpoint_row) return {"(void)0"};
-  if (n.callee == &block_uniform) return print(n.args[0]);
-  if (n.callee->effect == Callee::Effect::control)
-    return {n.callee == &thread_return ? "return" : std::string(n.callee->name)};
-  if (n.callee == &print_row || n.callee == &device_assert || n.callee == &assume_function)
+  if (n.intrinsic == &even_lanes || n.intrinsic == &odd_lanes)
+    return print(lanes(n.args[0], {})[n.intrinsic == &odd_lanes]);
+  if (n.intrinsic == &sync_threads) return {"__syncthreads()"};
+  if (n.intrinsic == &breakpoint_row) return {"(void)0"};
+  if (n.intrinsic == &block_uniform) return print(n.args[0]);
+  if (n.intrinsic->effect == Intrinsic::Effect::control)
+    return {n.intrinsic == &thread_return ? "return" : std::string(n.intrinsic->name)};
+  if (n.intrinsic == &print_row || n.intrinsic == &device_assert || n.intrinsic == &assume_function)
     return print_message(n);
-  if (n.callee == &thread_index) {
+  if (n.intrinsic == &thread_index) {
     auto dim = as_int(n.args[0]);
     internal_check(dim && *dim >= 0 && *dim < 3, "the dimension of a thread index");
     return {fmt::format("{}(threadIdx.{})", type(n.dtype), "xyz"[*dim])};
   }
-  if (n.callee->computes()) return print_function(n);
-  if (obeys_mask(*n.callee) || is_foreign(*n.callee)) return print_memory_call(n);
-  if (is_thread_level(*n.callee) || n.callee == &pdl_sync || n.callee == &pdl_trigger)
+  if (n.intrinsic->computes()) return print_function(n);
+  if (obeys_mask(*n.intrinsic) || is_foreign(*n.intrinsic)) return print_memory_call(n);
+  if (is_thread_level(*n.intrinsic) || n.intrinsic == &pdl_sync || n.intrinsic == &pdl_trigger)
     return print_thread_call(n);
-  if (std::ranges::find(instructions, n.callee) == instructions.end()) instructions.push_back(n.callee);
+  if (std::ranges::find(instructions, n.intrinsic) == instructions.end()) instructions.push_back(n.intrinsic);
   std::vector<std::string> args, constants;
   for (size_t i = 0; i < n.args.size(); i++) {
-    if (takes_map(*n.callee, i)) {  // and the map tells where its tensor is
+    if (takes_map(*n.intrinsic, i)) {  // and the map tells where its tensor is
       args.push_back("&" + maps.at(n.args[i++].as<StringImm>()->value));
       continue;
     }
-    (takes_constant(*n.callee, i) ? constants : args).push_back(argument(n.args[i]));
+    (takes_constant(*n.intrinsic, i) ? constants : args).push_back(argument(n.args[i]));
   }
   std::string part = constants.empty() ? "" : fmt::format("<{}>", fmt::join(constants, ", "));
-  return {fmt::format("tl_{}{}({})", n.callee->name, part, fmt::join(args, ", "))};
+  return {fmt::format("tl_{}{}({})", n.intrinsic->name, part, fmt::join(args, ", "))};
 }
 
 // What threads do together: a helper of the prelude each.
 Text Printer::print_thread_call(const Call& n) {
   for (auto& row : thread_helpers) {
-    if (!n.callee->name.starts_with(row.callees)) continue;
+    if (!n.intrinsic->name.starts_with(row.intrinsics)) continue;
     need(row.section);
-    std::string name = fmt::format("tl_{}", n.callee->name);
+    std::string name = fmt::format("tl_{}", n.intrinsic->name);
     std::vector<std::string> args;
     for (auto& a : n.args) args.push_back(args.empty() ? argument(a) : text(a));
     if (row.immediate) {  // the first one is part of the instruction
@@ -474,7 +475,7 @@ Text Printer::print_thread_call(const Call& n) {
     }
     return {fmt::format("{}({})", name, fmt::join(args, ", "))};
   }
-  internal_error(fmt::format("no C++ helper for {}", n.callee->name));
+  internal_error(fmt::format("no C++ helper for {}", n.intrinsic->name));
 }
 
 }  // namespace tl::c

@@ -13,7 +13,7 @@ Expr first_index(const Load& at) {
 }
 
 Expr mask_of(const Call& n) {
-  auto* at = obeys_mask(*n.callee) ? place_of(n.args[0]) : nullptr;
+  auto* at = obeys_mask(*n.intrinsic) ? place_of(n.args[0]) : nullptr;
   return at ? at->mask : Expr();
 }
 
@@ -27,16 +27,16 @@ std::string Printer::pointer(const Expr& place) {
 std::string Printer::atomic_call(const Call& n) {
   const Load& at = *place_of(n.args[0]);
   bool has_value = n.args.size() == 3, returns = n.dtype != none_type;
-  AtomicUse use{.op = n.callee->atomic,
+  AtomicUse use{.op = n.intrinsic->atomic,
                 .type = at.dtype,
                 .element = type(at.dtype.scalar()),
                 .order = order_of(n),
                 .returns = returns,
                 .global = f[at.buffer].scope == Scope::global};
   std::string_view order = memory_orders()[size_t(use.order)];
-  use.name = fmt::format("tl_{}_{}{}{}{}", n.callee->name, to_string(use.type), use.global ? "" : "_shared",
-                         use.order == MemoryOrder::relaxed ? "" : fmt::format("_{}", order),
-                         returns && has_value ? "_old" : "");
+  use.name = fmt::format(
+      "tl_{}_{}{}{}{}", n.intrinsic->name, to_string(use.type), use.global ? "" : "_shared",
+      use.order == MemoryOrder::relaxed ? "" : fmt::format("_{}", order), returns && has_value ? "_old" : "");
   type(use.type);  // its section of the prelude
   atomics.emplace(use.name, use);
   std::string value;
@@ -52,11 +52,11 @@ std::string Printer::foreign_call(const Call& n) {
 }
 
 std::string Printer::memory_call(const Call& n) {
-  if (n.callee->atomic != Callee::Atomic::none) return atomic_call(n);
-  if (n.callee == &inline_ptx) return dialect.assembly(*this, n);
-  if (is_foreign(*n.callee)) return foreign_call(n);
+  if (n.intrinsic->atomic != Intrinsic::Atomic::none) return atomic_call(n);
+  if (n.intrinsic == &inline_ptx) return dialect.assembly(*this, n);
+  if (is_foreign(*n.intrinsic)) return foreign_call(n);
   std::string at = pointer(n.args[0]);
-  if (n.callee == &load_wide) return fmt::format("*(const u32*){}", at);
+  if (n.intrinsic == &load_wide) return fmt::format("*(const u32*){}", at);
   if (n.args[1]->dtype.lanes == 1) return fmt::format("*(u32*){} = {}", at, text(n.args[1]));
   internal_error("a wide store of several lanes is a statement");
 }
@@ -64,7 +64,7 @@ std::string Printer::memory_call(const Call& n) {
 Text Printer::print_memory_call(const Call& n) {
   std::string s = memory_call(n);
   Expr mask = mask_of(n);
-  Rank rank = n.callee == &load_wide ? prefix : postfix;
+  Rank rank = n.intrinsic == &load_wide ? prefix : postfix;
   return mask ? Text{fmt::format("{} ? {} : {}", text(mask, or_rank), s, zero_of(n.dtype)), ternary}
               : Text{s, rank};
 }
@@ -92,10 +92,10 @@ std::vector<Expr> Printer::load_wide_lanes(const Call& n, const Guard& guard) {
 
 void Printer::print_eval(const Eval& n) {
   auto* c = n.value.as<Call>();
-  bool memory = c && (obeys_mask(*c->callee) || is_foreign(*c->callee));
+  bool memory = c && (obeys_mask(*c->intrinsic) || is_foreign(*c->intrinsic));
   if (!memory) return line(text(n.value) + ";");
   Expr mask = mask_of(*c);
-  if (c->callee == &store_wide && c->args[1]->dtype.lanes > 1) {
+  if (c->intrinsic == &store_wide && c->args[1]->dtype.lanes > 1) {
     std::vector<Expr> values = lanes(c->args[1], {});
     need("access");
     size_t count = std::min<size_t>(values.size(), 4);

@@ -57,8 +57,8 @@ std::string escaped(std::string_view text) {
 }  // namespace
 
 Text Printer::print_function(const Call& n) {
-  std::string_view name = n.callee->name;
-  if (n.callee->is_exact()) return print_exact(n);
+  std::string_view name = n.intrinsic->name;
+  if (n.intrinsic->is_exact()) return print_exact(n);
   DType t = n.args[0]->dtype;
   if (t.is_int()) {
     if (name == "fma")
@@ -83,7 +83,7 @@ Text Printer::print_function(const Call& n) {
 }
 
 Text Printer::print_exact(const Call& n) {
-  std::string_view name = n.callee->name;
+  std::string_view name = n.intrinsic->name;
   DType t = n.args.at(0)->dtype;
   std::vector<std::string> args;
   for (auto& a : n.args) args.push_back(argument(a));
@@ -137,9 +137,9 @@ Text Printer::print_exact(const Call& n) {
 }
 
 Text Printer::print_message(const Call& n) {
-  if (n.callee == &assume_function) return {fmt::format("__builtin_assume({})", text(n.args[0]))};
+  if (n.intrinsic == &assume_function) return {fmt::format("__builtin_assume({})", text(n.args[0]))};
   need("message");
-  if (n.callee == &device_assert) {
+  if (n.intrinsic == &device_assert) {
     std::string_view said = n.args[1].as<StringImm>()->value;
     std::string line =
         fmt::format("{}: assertion failed{}{}, in block (%d, %d, %d), thread (%d, %d, %d)\n",

@@ -129,7 +129,7 @@ void Printer::stmt(const Stmt& s) {
                   },
                   [&](const Eval& n) {
                     print_eval(n);
-                    if (auto* c = n.value.as<Call>(); c && c->callee == &assume_function)
+                    if (auto* c = n.value.as<Call>(); c && c->intrinsic == &assume_function)
                       facts.assume(c->args[0]);
                   },
               });
@@ -337,7 +337,7 @@ std::string foreign_sources(const Function& f, std::set<std::string>& names) {
     std::string text = k.attrs.get_string("source");
     if (!text.empty() && std::ranges::find(sources, text) == sources.end()) sources.push_back(text);
     visit(k.body, [&](const Call& n) {
-      if (n.callee == &call_extern || n.callee == &call_pure_extern)
+      if (n.intrinsic == &call_extern || n.intrinsic == &call_pure_extern)
         names_in(n.args[0].as<StringImm>()->value, names);
     });
   }
@@ -377,7 +377,7 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
     kernels += "\n" + text.print();
   }
   std::string instructions;
-  for (auto* callee : printer.instructions) instructions += dialect.instruction(*callee, target);
+  for (auto* intrinsic : printer.instructions) instructions += dialect.instruction(*intrinsic, target);
   for (auto& [name, use] : printer.atomics) instructions += dialect.atomic(use, target);
   program.text =
       fmt::format("// {} for {}, written by tilelang.\n{}{}{}{}", c::c_safe(f.name), target.name,

@@ -15,7 +15,7 @@ namespace tl {
 
 // An atomic access that a kernel makes: a small function `name` of a pointer and, unless it loads, a value.
 struct AtomicUse {
-  Callee::Atomic op;
+  Intrinsic::Atomic op;
   DType type;           // of the value; lanes: so many neighbouring elements
   std::string element;  // as C++ names the type of one
   MemoryOrder order;
@@ -34,8 +34,9 @@ struct Printer;
 struct Dialect {
   // Device helpers in sections, each after a line "//@ name: the sections it needs"; those used are pasted.
   std::string_view prelude;
-  // The definition of `tl_<callee name>`, made from the target's row; internal error if there is no such row.
-  std::string (*instruction)(const Callee& callee, const Target& target);
+  // The definition of `tl_<intrinsic name>`, made from the target's row; internal error if there is no such
+  // row.
+  std::string (*instruction)(const Intrinsic& intrinsic, const Target& target);
   // The definition of an atomic access.
   std::string (*atomic)(const AtomicUse& use, const Target& target);
   // A statement of inline assembly (T.ptx).
@@ -95,7 +96,7 @@ struct Printer {
   const Target& target;
   const Dialect& dialect;
   std::set<std::string, std::less<>> sections = {};  // of the prelude, in use
-  std::vector<const Callee*> instructions = {};      // in the order of first use
+  std::vector<const Intrinsic*> instructions = {};   // in the order of first use
   std::map<std::string, AtomicUse> atomics = {};     // by name
   std::set<std::string> outside = {};                // names of foreign text, which no local one may hide
   bool made_tensors = false;  // some tensor may be part of another: nothing is restrict

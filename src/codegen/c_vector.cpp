@@ -129,17 +129,19 @@ std::vector<Expr> Printer::lanes(const Expr& e, const Guard& guard) {
   if (auto* n = e.as<Select>()) return select_lanes(*n, guard);
   if (auto* n = e.as<Load>()) return load_lanes(*n, guard);
   auto* n = e.as<Call>();
-  if (n && n->callee == &load_wide) return load_wide_lanes(*n, guard);
-  internal_check(n && n->callee->effect == Callee::Effect::pure, "a vector of a kind that has no lanes");
+  if (n && n->intrinsic == &load_wide) return load_wide_lanes(*n, guard);
+  internal_check(n && n->intrinsic->effect == Intrinsic::Effect::pure,
+                 "a vector of a kind that has no lanes");
   std::vector<std::vector<Expr>> args;
   for (auto& a : n->args) args.push_back(lanes(a, guard));
-  if (n->callee == &interleave) return each([&](size_t i) { return args[i % args.size()][i / args.size()]; });
-  if (n->callee == &even_lanes || n->callee == &odd_lanes)
-    return each([&](size_t i) { return args[0][2 * i + (n->callee == &odd_lanes)]; });
+  if (n->intrinsic == &interleave)
+    return each([&](size_t i) { return args[i % args.size()][i / args.size()]; });
+  if (n->intrinsic == &even_lanes || n->intrinsic == &odd_lanes)
+    return each([&](size_t i) { return args[0][2 * i + (n->intrinsic == &odd_lanes)]; });
   return each([&](size_t i) {
     std::vector<Expr> of_lane;
     for (auto& a : args) of_lane.push_back(a.size() == 1 ? a[0] : a[i]);
-    return call(*n->callee, std::move(of_lane), n->dtype.scalar(), n->span);
+    return call(*n->intrinsic, std::move(of_lane), n->dtype.scalar(), n->span);
   });
 }
 

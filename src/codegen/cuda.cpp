@@ -58,16 +58,16 @@ std::string matrix_function(const MatrixInstr& row) {
       "               : {},\n"
       "                 {});\n"
       "}}\n",
-      row.m, row.n, row.k, row.callee.name, d.type, d.type, a.type, a.type, b.type, b.type, row.ptx, d_holes,
-      holes(d.count, a.count), holes(d.count + a.count, b.count), d_holes, operands(d, "+", 'd'),
+      row.m, row.n, row.k, row.intrinsic.name, d.type, d.type, a.type, a.type, b.type, b.type, row.ptx,
+      d_holes, holes(d.count, a.count), holes(d.count + a.count, b.count), d_holes, operands(d, "+", 'd'),
       operands(a, "", 'a'), operands(b, "", 'b'));
 }
 
 std::string copy_function(const CopyInstr& row) {
   Registers r{row.matrices, "u32", 'r'};
-  bool loads = row.callee.access.starts_with('w');  // to the registers, or from them
-  internal_check(loads || row.callee.access.starts_with('r'),
-                 "the direction of " + std::string(row.callee.name));
+  bool loads = row.intrinsic.access.starts_with('w');  // to the registers, or from them
+  internal_check(loads || row.intrinsic.access.starts_with('r'),
+                 "the direction of " + std::string(row.intrinsic.name));
   std::string regs = holes(loads ? 0 : 1, r.count), address = fmt::format("[%{}]", loads ? r.count : 0);
   return fmt::format(
       "\n// {} 8×8 blocks of 16 bits between shared memory and a warp's registers; p is this lane's row.\n"
@@ -78,7 +78,7 @@ std::string copy_function(const CopyInstr& row) {
       "               : \"r\"(u32(__cvta_generic_to_shared(p))){}\n"
       "               : \"memory\");\n"
       "}}\n",
-      row.matrices, row.callee.name, loads ? "" : "const ", loads ? "const " : "", loads ? "" : "const ",
+      row.matrices, row.intrinsic.name, loads ? "" : "const ", loads ? "const " : "", loads ? "" : "const ",
       loads ? "" : "const ", row.ptx, loads ? regs : address, loads ? address : regs,
       loads ? operands(r, "=", 'r') : "", loads ? "" : ", " + operands(r, "", 'r'));
 }
@@ -100,7 +100,7 @@ constexpr AsmOperand asm_operands[] = {
 
 // One asm statement.  The tensor of a map, 't', is no operand of it.
 std::string async_function(const AsyncInstr& row) {
-  bool gives = row.callee.result == Callee::Result::boolean;
+  bool gives = row.intrinsic.result == Intrinsic::Result::boolean;
   std::vector<std::string> params, constants, from, holes;
   for (size_t i = 0; i < row.operands.size(); i++) {
     holes.push_back(fmt::format("%{}", from.size() + gives));
@@ -109,7 +109,7 @@ std::string async_function(const AsyncInstr& row) {
                              [&](auto& o) { return o.letter == row.operands[i]; });
     internal_check(kind != std::end(asm_operands), "the kind of an operand");
     char name = char('a' + i);
-    bool reads = kind->type == "void*" && row.callee.access[i] == 'r';
+    bool reads = kind->type == "void*" && row.intrinsic.access[i] == 'r';
     if (kind->type.empty())
       constants.push_back(fmt::format("int {}", name));
     else
@@ -126,18 +126,18 @@ std::string async_function(const AsyncInstr& row) {
   std::string head = constants.empty() ? "" : fmt::format("template <{}> ", fmt::join(constants, ", "));
   return fmt::format(
       "\n{}TL_DEVICE {} tl_{}({}) {{\n{}  asm volatile(\"{}\" : {} : {} : \"memory\");\n{}}}\n", head,
-      gives ? "bool" : "void", row.callee.name, fmt::join(params, ", "), gives ? "  u32 out;\n" : "",
+      gives ? "bool" : "void", row.intrinsic.name, fmt::join(params, ", "), gives ? "  u32 out;\n" : "",
       statement, gives ? "\"=r\"(out)" : "", fmt::join(from, ", "), gives ? "  return out;\n" : "");
 }
 
-std::string instruction(const Callee& callee, const Target& target) {
+std::string instruction(const Intrinsic& intrinsic, const Target& target) {
   for (auto* row : target.matrix)
-    if (row->callee.name == callee.name) return matrix_function(*row);
+    if (row->intrinsic.name == intrinsic.name) return matrix_function(*row);
   for (auto* row : target.copies)
-    if (row->callee.name == callee.name) return copy_function(*row);
+    if (row->intrinsic.name == intrinsic.name) return copy_function(*row);
   for (auto& row : target.async)
-    if (row.callee.name == callee.name) return async_function(row);
-  internal_error(fmt::format("{} has no instruction {}", target.name, callee.name));
+    if (row.intrinsic.name == intrinsic.name) return async_function(row);
+  internal_error(fmt::format("{} has no instruction {}", target.name, intrinsic.name));
 }
 
 std::string dynamic_memory(int64_t) { return "extern __shared__ __align__(1024) unsigned char tl_shared[];"; }

@@ -8,7 +8,7 @@
 namespace tl {
 namespace {
 
-using Atomic = Callee::Atomic;
+using Atomic = Intrinsic::Atomic;
 
 // A value in the registers that inline assembly knows.
 struct Bits {

@@ -11,8 +11,8 @@ constexpr std::string_view hip_prelude =
 #include "codegen/prelude/hip_values.inc"
     ;
 
-std::string no_instruction(const Callee& callee, const Target& target) {
-  internal_error(fmt::format("{} has no instruction {}", target.name, callee.name));
+std::string no_instruction(const Intrinsic& intrinsic, const Target& target) {
+  internal_error(fmt::format("{} has no instruction {}", target.name, intrinsic.name));
 }
 
 std::string no_assembly(c::Printer& printer, const Call&) {

@@ -6,7 +6,7 @@
 namespace tl {
 namespace {
 
-using HipAtomic = Callee::Atomic;
+using HipAtomic = Intrinsic::Atomic;
 
 std::string_view hip_scope(const AtomicUse& u) {
   return u.global ? "__HIP_MEMORY_SCOPE_AGENT" : "__HIP_MEMORY_SCOPE_WORKGROUP";

@@ -90,7 +90,7 @@ void while_stmt(KernelWriter& k, const While& n) {
 }
 
 // What follows a jump in its block is never reached; it stands in a block of its own.
-void control(KernelWriter& k, const Callee& row) {
+void control(KernelWriter& k, const Intrinsic& row) {
   if (&row == &thread_return)
     k.w.line("ret void");
   else
@@ -139,7 +139,7 @@ void KernelWriter::stmt(const Stmt& s) {
                   [&](const Alloc& n) { alloc(*this, n); },
                   [&](const Tile&) { internal_error("a tile operator at level machine"); },
                   [&](const Eval& n) {
-                    if (const Callee* row = control_of(s)) return control(*this, *row);
+                    if (const Intrinsic* row = control_of(s)) return control(*this, *row);
                     auto* c = n.value.as<Call>();
                     if (!c || !write_message(*this, *c)) expr(n.value);
                   },

@@ -55,8 +55,8 @@ Value narrow(const Math& m, const Math& d, const Value& x, Direction direction) 
 
 // What one operation computes to nearest, with nothing fused.
 Value nearest(const Math& m, std::string_view op, const std::vector<Value>& a) {
-  if (op == "fmaf") return m.w.intrinsic("llvm.fma", m.t, a);
-  if (op == "fsqrt") return m.w.intrinsic("llvm.sqrt", m.t, a);
+  if (op == "fmaf") return m.w.llvm_intrinsic("llvm.fma", m.t, a);
+  if (op == "fsqrt") return m.w.llvm_intrinsic("llvm.sqrt", m.t, a);
   if (op == "frcp") return m.w.op("fdiv", m.t, m.c(1), a[0]);
   std::string_view code = op == "add" ? "fadd" : op == "sub" ? "fsub" : op == "mul" ? "fmul" : "fdiv";
   return m.w.op(code, m.t, a[0], a[1]);
@@ -89,12 +89,12 @@ Value directed(const Math& m, std::string_view op, std::vector<Value> a, Directi
 Value ieee(KernelWriter& k, const Call& n, const std::vector<Value>& args) {
   DType t = n.dtype;
   Math m{k.w, t};
-  std::string_view name = n.callee->name;
+  std::string_view name = n.intrinsic->name;
   std::string_view op = name.substr(5, name.size() - 8), mode = name.substr(name.size() - 2);
   if (op == "frsqrt") {  // in f64 twice rounded, which no f32 is near enough to notice
     Math d{k.w, f64.with_lanes(t.lanes)};
     Value wide = k.w.convert("fpext", t, args[0], d.t);
-    return k.w.convert("fptrunc", d.t, d.div(d.c(1), k.w.intrinsic("llvm.sqrt", d.t, {wide})), t);
+    return k.w.convert("fptrunc", d.t, d.div(d.c(1), k.w.llvm_intrinsic("llvm.sqrt", d.t, {wide})), t);
   }
   if (mode == "rn") return nearest(m, op, args);
   if (t.bits == 64)
@@ -107,7 +107,7 @@ Value ieee(KernelWriter& k, const Call& n, const std::vector<Value>& args) {
 }
 
 // ── neighbours and powers of two ──────────────────────────────────────────────────────────────────────
-// The next float after x on the way to y; see ir/callee_exact.cpp.  16-bit floats, whose values are their
+// The next float after x on the way to y; see ir/intrinsic_exact.cpp.  16-bit floats, whose values are their
 // bits here, are compared as f32.
 Value next_after(KernelWriter& k, DType t, const std::vector<Value>& args) {
   Writer& w = k.w;
@@ -159,7 +159,7 @@ Value scaled(KernelWriter& k, DType t, const std::vector<Value>& args) {
 }
 
 // ── integers ──────────────────────────────────────────────────────────────────────────────────────────
-// See ir/callee_exact.cpp.
+// See ir/intrinsic_exact.cpp.
 Value philox(Writer& w, DType t, const std::vector<Value>& args) {
   DType word = u32.with_lanes(t.lanes);
   auto constant = [&](uint64_t v) { return int_constant(int64_t(v), t); };
@@ -205,8 +205,8 @@ Value pair(KernelWriter& k, std::string_view name, DType word, const std::vector
       x.push_back(convert(w, half, w.convert("trunc", word, part, bits), d.t, k.has_half));
     }
     Value y = op == "abs"   ? d.abs(x[0])
-              : op == "max" ? w.intrinsic("llvm.maxnum", d.t, x)
-              : op == "min" ? w.intrinsic("llvm.minnum", d.t, x)
+              : op == "max" ? w.llvm_intrinsic("llvm.maxnum", d.t, x)
+              : op == "min" ? w.llvm_intrinsic("llvm.minnum", d.t, x)
               : op == "fma" ? sum_to_odd(d, w.op("fmul", d.t, x[0], x[1]), x[2])
                             : nearest(d, op, x);
     lanes[lane] = w.convert("zext", bits, convert(w, d.t, y, half, k.has_half), word);
@@ -281,7 +281,7 @@ void require(KernelWriter& k, const Value& holds, const std::string& otherwise) 
 
 Value exact_call(KernelWriter& k, const Call& n) {
   Writer& w = k.w;
-  std::string_view name = n.callee->name;
+  std::string_view name = n.intrinsic->name;
   if (name.starts_with("to_") || name.starts_with("from_") || name.starts_with("dp4a"))
     return narrow_call(k, n);
   std::vector<Value> args;
@@ -291,7 +291,7 @@ Value exact_call(KernelWriter& k, const Call& n) {
     std::string a = type_text(from), b = type_text(to);
     return a == b ? args[0] : w.pure(fmt::format("bitcast {} {} to {}", a, args[0], b));
   }
-  if (name == "popcount") return w.intrinsic("llvm.ctpop", to, args);
+  if (name == "popcount") return w.llvm_intrinsic("llvm.ctpop", to, args);
   if (name == "clz") return leading_zeros(w, from, args[0], to);
   if (name == "philox") return philox(w, from, args);
   if (name == "nextafter") return next_after(k, to, args);
@@ -302,11 +302,11 @@ Value exact_call(KernelWriter& k, const Call& n) {
 }
 
 bool write_message(KernelWriter& k, const Call& n) {
-  if (n.callee == &breakpoint_row || n.callee == &pdl_sync || n.callee == &pdl_trigger) return true;
-  auto write = n.callee == &print_row         ? print
-               : n.callee == &device_assert   ? check
-               : n.callee == &assume_function ? assume
-                                              : nullptr;
+  if (n.intrinsic == &breakpoint_row || n.intrinsic == &pdl_sync || n.intrinsic == &pdl_trigger) return true;
+  auto write = n.intrinsic == &print_row         ? print
+               : n.intrinsic == &device_assert   ? check
+               : n.intrinsic == &assume_function ? assume
+                                                 : nullptr;
   if (write) write(k, n);
   return write;
 }

@@ -96,10 +96,10 @@ bool KernelWriter::is_nonnegative(const Expr& e) {
 Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b, const Binary* node) {
   if (op == BinaryOp::min || op == BinaryOp::max) {
     bool is_min = op == BinaryOp::min;
-    if (t.is_float()) return w.intrinsic(is_min ? "llvm.minnum" : "llvm.maxnum", t, {a, b});
+    if (t.is_float()) return w.llvm_intrinsic(is_min ? "llvm.minnum" : "llvm.maxnum", t, {a, b});
     if (t.is_bool()) return w.op(is_min ? "and" : "or", t, a, b);
-    return w.intrinsic(fmt::format("llvm.{}{}", t.is_signed() ? 's' : 'u', is_min ? "min" : "max"), t,
-                       {a, b});
+    return w.llvm_intrinsic(fmt::format("llvm.{}{}", t.is_signed() ? 's' : 'u', is_min ? "min" : "max"), t,
+                            {a, b});
   }
   if (t.is_float()) return w.op(op == BinaryOp::div && w.fast ? "fdiv arcp" : float_opcode(op), t, a, b);
   return is_division(op) ? divide(*node, a, b)
@@ -273,8 +273,8 @@ Value lanes_expr(KernelWriter& k, const Call& n) {
                                 type_text(from), b, count, order));
   };
   DType from = n.args[0]->dtype;
-  if (n.callee != &interleave) {
-    int first = n.callee == &odd_lanes;
+  if (n.intrinsic != &interleave) {
+    int first = n.intrinsic == &odd_lanes;
     Value x = under_lanes(k, from.lanes, [&](int i) { return i % 2 == first ? i / 2 : -1; }, n.args[0]);
     if (n.dtype.lanes == 1)
       return k.w.pure(fmt::format("extractelement {} {}, i32 {}", type_text(from), x, first));
@@ -304,31 +304,32 @@ Value lanes_expr(KernelWriter& k, const Call& n) {
 }
 
 Value call_expr(KernelWriter& k, const Call& n) {
-  const Callee& callee = *n.callee;
-  if (&callee == &address_of) {
+  const Intrinsic& intrinsic = *n.intrinsic;
+  if (&intrinsic == &address_of) {
     auto* element = n.args[0].as<Load>();
     internal_check(element && element->index.size() == 1, "address_of takes an element");
     return k.address(element->buffer, element->index[0]);
   }
-  if (&callee == &block_uniform) return k.expr(n.args[0]);
-  if (obeys_mask(callee)) return k.memory_call(n);
-  if (is_foreign(callee))
+  if (&intrinsic == &block_uniform) return k.expr(n.args[0]);
+  if (obeys_mask(intrinsic)) return k.memory_call(n);
+  if (is_foreign(intrinsic))
     fail(n.span,
          "{} is text for a GPU, which target \"cpu\" cannot run: compile for CUDA, or give eval= and run it "
          "by target=\"sim:…\" or \"reference\"",
          describe_foreign(n));
-  if (callee.effect != Callee::Effect::pure)
+  if (intrinsic.effect != Intrinsic::Effect::pure)
     fail(n.span,
          "{} is thread-level code, and target \"cpu\" runs one thread per block: write it with tiles "
          "(T.Parallel, T.copy, T.reduce_sum …), or compile for a GPU",
-         callee.name);
-  if (callee.is_exact()) return exact_call(k, n);
-  if (&callee == &interleave || &callee == &even_lanes || &callee == &odd_lanes) return lanes_expr(k, n);
+         intrinsic.name);
+  if (intrinsic.is_exact()) return exact_call(k, n);
+  if (&intrinsic == &interleave || &intrinsic == &even_lanes || &intrinsic == &odd_lanes)
+    return lanes_expr(k, n);
   for (auto* row : k.target.dots)
-    if (&row->callee == &callee) return dot_expr(k, *row, n);
+    if (&row->intrinsic == &intrinsic) return dot_expr(k, *row, n);
   std::vector<Value> args;
   for (auto& a : n.args) args.push_back(k.expr(a));
-  return call_function(k.w, callee.name, n.args[0]->dtype, args, k.has_half);
+  return call_function(k.w, intrinsic.name, n.args[0]->dtype, args, k.has_half);
 }
 
 }  // namespace

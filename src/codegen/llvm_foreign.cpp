@@ -7,7 +7,7 @@
 namespace tl::llvm {
 namespace {
 
-using Atomic = Callee::Atomic;
+using Atomic = Intrinsic::Atomic;
 
 std::string_view ordering(MemoryOrder order) {
   static constexpr std::string_view names[] = {"monotonic", "acquire", "release", "acq_rel", "seq_cst"};
@@ -37,7 +37,7 @@ struct Update {
   int align = type.bytes();
 
   Value updated(const Value& old, const Value& value) const {
-    Atomic op = n.callee->atomic;
+    Atomic op = n.intrinsic->atomic;
     if (op == Atomic::store) return value;
     if (!is_half(type)) return k.binary(operator_of(op), type, old, value, nullptr);
     Value a = convert(w, type, old, f32, k.has_half), b = convert(w, type, value, f32, k.has_half);
@@ -47,7 +47,7 @@ struct Update {
   // Nobody else reaches the element.
   Value alone(const Value& value) const {
     Value old;
-    if (n.callee->atomic != Atomic::store)
+    if (n.intrinsic->atomic != Atomic::store)
       old = w.fresh(fmt::format("load {}, ptr {}, align {}", text, at, align));
     if (!value.empty())
       w.line(fmt::format("store {} {}, ptr {}, align {}", text, updated(old, value), at, align));
@@ -76,7 +76,7 @@ struct Update {
   }
 
   Value shared_by_blocks(const Value& value) const {
-    Atomic op = n.callee->atomic;
+    Atomic op = n.intrinsic->atomic;
     if (op == Atomic::load)
       return w.fresh(fmt::format("load atomic {}, ptr {} {}, align {}", text, at, ordering(order), align));
     if (op == Atomic::store) {
@@ -107,7 +107,7 @@ Value atomic(KernelWriter& k, const Call& n, const Load& at) {
 
 Value wide(KernelWriter& k, const Call& n, const Load& at) {
   Value place = k.address(at.buffer, at.index.empty() ? imm(0) : at.index[0]);
-  if (n.callee == &load_wide)
+  if (n.intrinsic == &load_wide)
     return k.w.fresh(fmt::format("load {}, ptr {}, align 1", type_text(n.dtype), place));
   k.w.line(
       fmt::format("store {} {}, ptr {}, align 1", type_text(n.args[1]->dtype), k.expr(n.args[1]), place));
@@ -118,7 +118,9 @@ Value wide(KernelWriter& k, const Call& n, const Load& at) {
 
 Value KernelWriter::memory_call(const Call& n) {
   const Load& at = *place_of(n.args[0]);
-  auto access = [&] { return n.callee->atomic != Atomic::none ? atomic(*this, n, at) : wide(*this, n, at); };
+  auto access = [&] {
+    return n.intrinsic->atomic != Atomic::none ? atomic(*this, n, at) : wide(*this, n, at);
+  };
   if (!at.mask) return access();
   std::string yes = w.new_label("inside"), join = w.new_label("join");
   Value cond = expr(at.mask);

@@ -244,12 +244,12 @@ Value call_function(Writer& w, std::string_view name, DType t, const std::vector
       {"abs", "llvm.fabs"},  {"floor", "llvm.floor"},     {"ceil", "llvm.ceil"}, {"trunc", "llvm.trunc"},
       {"sqrt", "llvm.sqrt"}, {"round", "llvm.nearbyint"}, {"fma", "llvm.fma"}};
   for (auto& [ours, theirs] : intrinsics)
-    if (name == ours) return w.intrinsic(theirs, t, args);
+    if (name == ours) return w.llvm_intrinsic(theirs, t, args);
   Value infinity = float_constant(HUGE_VAL, t);
   if (name == "isnan") return m.compare("fcmp uno", x, x);
   if (name == "isinf") return m.compare("fcmp oeq", m.abs(x), infinity);
   if (name == "isfinite") return m.compare("fcmp olt", m.abs(x), infinity);
-  if (name == "rsqrt") return m.div(m.c(1), w.intrinsic("llvm.sqrt", t, {x}));
+  if (name == "rsqrt") return m.div(m.c(1), w.llvm_intrinsic("llvm.sqrt", t, {x}));
   if (name == "sigmoid")
     return m.div(m.c(1), m.add(m.c(1), exponential(m, w.pure(fmt::format("fneg {} {}", type_text(t), x)))));
   if (name == "exp") return exponential(m, x);
@@ -258,8 +258,8 @@ Value call_function(Writer& w, std::string_view name, DType t, const std::vector
   if (t.bits == 32)
     if (auto series = find_series(name)) return series(m, x);
   if (name == "fast_rcp") return m.div(m.c(1), x);
-  if (name == "round_away") return w.intrinsic("llvm.round", t, args);
-  if (name == "copysign") return w.intrinsic("llvm.copysign", t, args);
+  if (name == "round_away") return w.llvm_intrinsic("llvm.round", t, args);
+  if (name == "copysign") return w.llvm_intrinsic("llvm.copysign", t, args);
   return w.libm(name, t, args);
 }
 

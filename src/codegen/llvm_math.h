@@ -24,7 +24,7 @@ struct Math {
   }
   Value to_bits(const Value& a) const { return w.convert("bitcast", t, a, bits()); }
   Value from_bits(const Value& a) const { return w.convert("bitcast", bits(), a, t); }
-  Value abs(const Value& a) const { return w.intrinsic("llvm.fabs", t, {a}); }
+  Value abs(const Value& a) const { return w.llvm_intrinsic("llvm.fabs", t, {a}); }
   // c[0] x^n + c[1] x^(n-1) + …
   Value polynomial(const Value& x, std::span<const double> coefficients) const {
     Value y = c(coefficients[0]);

@@ -185,8 +185,8 @@ Value lane_mask(Place& p) {
   for (auto& b : p.mask.bounds) {
     DType t = b.base->dtype;
     Value room = p.k.expr(b.limit - b.base);
-    Value few = w.intrinsic("llvm.smin", t, {room, int_constant(p.type.lanes, t)});
-    Value some = w.intrinsic("llvm.smax", t, {few, int_constant(0, t)});
+    Value few = w.llvm_intrinsic("llvm.smin", t, {room, int_constant(p.type.lanes, t)});
+    Value some = w.llvm_intrinsic("llvm.smax", t, {few, int_constant(0, t)});
     Value limit = w.splat(i32, convert(w, t, some, i32, false), p.type.lanes);
     add(w.compare("icmp slt", narrow, steps + ">", limit));
   }
@@ -447,8 +447,8 @@ void KernelWriter::store(const Store& n) {
   DType t = n.value->dtype;
   auto* all = n.value.as<Call>();
   auto* where = n.index.empty() ? nullptr : n.index[0].as<Ramp>();
-  bool many = all && all->callee == &interleave && all->args[0]->dtype.lanes > 1 && !t.is_bool() && !n.mask &&
-              predicate.empty() && t.lanes * t.bits > 8 * target.vector_bytes &&
+  bool many = all && all->intrinsic == &interleave && all->args[0]->dtype.lanes > 1 && !t.is_bool() &&
+              !n.mask && predicate.empty() && t.lanes * t.bits > 8 * target.vector_bytes &&
               std::has_single_bit(all->args.size());
   if (many && where &&
       is_int(where->stride, 1)) {  // a vector so long is no register: LLVM takes its time over it

@@ -1,4 +1,4 @@
-// Narrow floats in LLVM IR: their bits from an f32, with any rounding, and back (ir/callee_narrow.cpp).
+// Narrow floats in LLVM IR: their bits from an f32, with any rounding, and back (ir/intrinsic_narrow.cpp).
 // Integer operations only, so that all lanes go together and no processor mode matters.
 #include <fmt/format.h>
 
@@ -45,9 +45,9 @@ struct Words {
     return w.select(t, lanes, cond, a, b);
   }
   Value largest(const Value& a, int64_t b) const {
-    return w.intrinsic("llvm.smax", i32.with_lanes(lanes), {a, c(b)});
+    return w.llvm_intrinsic("llvm.smax", i32.with_lanes(lanes), {a, c(b)});
   }
-  Value least(const Value& a, int64_t b) const { return w.intrinsic("llvm.umin", t, {a, c(b)}); }
+  Value least(const Value& a, int64_t b) const { return w.llvm_intrinsic("llvm.umin", t, {a, c(b)}); }
   Value bits_of(const Value& x) const { return w.convert("bitcast", f32.with_lanes(lanes), x, t); }
   Value float_of(const Value& x) const { return w.convert("bitcast", t, x, f32.with_lanes(lanes)); }
 };
@@ -127,8 +127,8 @@ Value to_odd(Writer& w, const Value& x, int lanes) {
   Words m{.w = w, .lanes = lanes};
   DType wide = f64.with_lanes(lanes), real = f32.with_lanes(lanes);
   Value f = w.convert("fptrunc", wide, x, real), back = w.convert("fpext", real, f, wide);
-  Value outside = w.compare("fcmp ogt", wide, w.intrinsic("llvm.fabs", wide, {back}),
-                            w.intrinsic("llvm.fabs", wide, {x}));
+  Value outside = w.compare("fcmp ogt", wide, w.llvm_intrinsic("llvm.fabs", wide, {back}),
+                            w.llvm_intrinsic("llvm.fabs", wide, {x}));
   Value bits = m.bits_of(f), inner = m.choose(outside, m.op("sub", bits, 1), bits);
   return m.float_of(m.choose(w.compare("fcmp one", wide, back, x), m.op("or", inner, 1), bits));
 }
@@ -146,7 +146,7 @@ Value dp4a(const Words& m, std::string_view shift, const Value& sum, const Value
 }  // namespace
 
 Value narrow_call(KernelWriter& k, const Call& n) {
-  std::string_view name = n.callee->name;
+  std::string_view name = n.intrinsic->name;
   Value x = k.expr(n.args.at(0));
   int lanes = n.dtype.lanes;
   Words m{.w = k.w, .lanes = lanes};

@@ -137,7 +137,7 @@ Value Writer::splat(DType scalar, const Value& a, int lanes) {
                           lanes));
 }
 
-Value Writer::intrinsic(std::string_view name, DType t, const std::vector<Value>& args) {
+Value Writer::llvm_intrinsic(std::string_view name, DType t, const std::vector<Value>& args) {
   std::string type = type_text(t), types, values;
   for (auto& a : args) {
     types += (types.empty() ? "" : ", ") + type;

@@ -61,7 +61,7 @@ struct Writer {
   Value select(DType t, int cond_lanes, const Value& cond, const Value& a, const Value& b);
   Value splat(DType scalar, const Value& a, int lanes);
   // An intrinsic whose result and operands are all of type t; `name` without the suffix: "llvm.sqrt".
-  Value intrinsic(std::string_view name, DType t, const std::vector<Value>& args);
+  Value llvm_intrinsic(std::string_view name, DType t, const std::vector<Value>& args);
   // A function of the C library, lane by lane.
   Value libm(std::string_view name, DType t, const std::vector<Value>& args);
 };

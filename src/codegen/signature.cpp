@@ -257,7 +257,7 @@ Used used_by(const Stmt& body) {
       body, [&](const Load& n) { used.buffers.insert(n.buffer); },
       [&](const Store& n) { used.buffers.insert(n.buffer); }, [&](const Var& n) { used.vars.insert(&n); },
       [&](const Call& n) {
-        if (size_t at = n.callee->access.find('m'); at != std::string_view::npos)
+        if (size_t at = n.intrinsic->access.find('m'); at != std::string_view::npos)
           used.maps.insert(n.args[at].as<StringImm>()->value);
       });
   return used;
@@ -291,8 +291,8 @@ EntrySpec entry_of(const Function& f, const Kernel& k, const Target& target, con
   }
   (target.has_threads() ? entry.shared_bytes : entry.arena_bytes) = block_bytes(f, k);
   visit(k.body, [&](const Call& n) {
-    entry.cooperative |= n.callee == &sync_grid;
-    entry.dependent |= n.callee == &pdl_sync;
+    entry.cooperative |= n.intrinsic == &sync_grid;
+    entry.dependent |= n.intrinsic == &pdl_sync;
   });
 
   using Arg = EntrySpec::Arg;
@@ -344,7 +344,7 @@ std::set<BufferId> grid_counters(const Function& f) {
   std::set<BufferId> found;
   for (auto& k : f.kernels)
     visit(k.body, [&](const Call& n) {
-      if (n.callee != &sync_grid) return;
+      if (n.intrinsic != &sync_grid) return;
       for (auto& a : n.args) visit(a, [&](const Load& l) { found.insert(l.buffer); });
     });
   return found;

@@ -163,7 +163,7 @@ Expr as_single(const Expr& a, Span span) {
   DType t = a->dtype, single = f32.with_lanes(t.lanes);
   if (t.is_bool() || (t.is_float() ? t.bits <= 32 : t.bits <= 16)) return cast(single, a, span);
   Expr exact = t.is_int() && t.bits == 64 ? without_rest(a, span) : a;
-  return call(*find_callee("to_odd"), {cast(f64.with_lanes(t.lanes), exact, span)}, single, span);
+  return call(*find_intrinsic("to_odd"), {cast(f64.with_lanes(t.lanes), exact, span)}, single, span);
 }
 
 Expr select(Expr cond, Expr a, Expr b, Span span) {
@@ -212,41 +212,41 @@ Expr broadcast(Expr value, int lanes, Span span) {
   return own(n);
 }
 
-Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span) {
-  if (callee.arity >= 0 && size_t(callee.arity) != args.size())
-    fail(span, "{} takes {} argument{}, not {}", callee.name, callee.arity, callee.arity == 1 ? "" : "s",
-         args.size());
+Expr call(const Intrinsic& intrinsic, std::vector<Expr> args, DType type, Span span) {
+  if (intrinsic.arity >= 0 && size_t(intrinsic.arity) != args.size())
+    fail(span, "{} takes {} argument{}, not {}", intrinsic.name, intrinsic.arity,
+         intrinsic.arity == 1 ? "" : "s", args.size());
   auto* n = fresh<Call>(type, span);
-  n->callee = &callee;
+  n->intrinsic = &intrinsic;
   n->args = std::move(args);
   return own(n);
 }
-DType result_type(const Callee& callee, const std::vector<Expr>& args) {
+DType result_type(const Intrinsic& intrinsic, const std::vector<Expr>& args) {
   int lanes = args.empty() ? 1 : args[0]->dtype.lanes;
-  switch (callee.result) {
-    case Callee::Result::same:
+  switch (intrinsic.result) {
+    case Intrinsic::Result::same:
       return args.empty() ? none_type : args[0]->dtype;
-    case Callee::Result::boolean:
+    case Intrinsic::Result::boolean:
       return boolean.with_lanes(lanes);
-    case Callee::Result::handle:
+    case Intrinsic::Result::handle:
       return handle;
-    case Callee::Result::i64:
+    case Intrinsic::Result::i64:
       return i64.with_lanes(lanes);
-    case Callee::Result::i32:
+    case Intrinsic::Result::i32:
       return i32.with_lanes(lanes);
-    case Callee::Result::u32:
+    case Intrinsic::Result::u32:
       return u32.with_lanes(lanes);
-    case Callee::Result::u64:
+    case Intrinsic::Result::u64:
       return u64.with_lanes(lanes);
-    case Callee::Result::given:
-    case Callee::Result::none:
+    case Intrinsic::Result::given:
+    case Intrinsic::Result::none:
       break;
   }
   return none_type;
 }
-Expr call(const Callee& callee, std::vector<Expr> args, Span span) {
-  DType type = result_type(callee, args);
-  return call(callee, std::move(args), type, span);
+Expr call(const Intrinsic& intrinsic, std::vector<Expr> args, Span span) {
+  DType type = result_type(intrinsic, args);
+  return call(intrinsic, std::move(args), type, span);
 }
 
 Expr address(Expr element, std::string_view access, Span span, Expr count) {
@@ -265,7 +265,7 @@ Expr with_place_mask(const Call& n, const Expr& mask) {
       inner[0] = load(at->dtype.scalar(), at->buffer, at->index, at->span, both(at->mask, mask), at->claim);
       a = call(address_of, std::move(inner), handle, a->span);
     }
-  return call(*n.callee, std::move(args), n.dtype, n.span);
+  return call(*n.intrinsic, std::move(args), n.dtype, n.span);
 }
 
 Expr operator+(Expr a, Expr b) {

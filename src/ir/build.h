@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "ir/kernel.h"
 
 namespace tl {
@@ -63,9 +63,9 @@ Expr load(DType element, BufferId buffer, std::vector<Expr> index, Span span = {
           Claim claim = {});
 Expr ramp(Expr base, Expr stride, int lanes, Span span = {});
 Expr broadcast(Expr value, int lanes, Span span = {});  // the value itself for one lane
-Expr call(const Callee& callee, std::vector<Expr> args, DType type, Span span = {});
-Expr call(const Callee& callee, std::vector<Expr> args, Span span = {});  // type by the row's rule
-DType result_type(const Callee& callee, const std::vector<Expr>& args);   // that rule
+Expr call(const Intrinsic& intrinsic, std::vector<Expr> args, DType type, Span span = {});
+Expr call(const Intrinsic& intrinsic, std::vector<Expr> args, Span span = {});  // type by the row's rule
+DType result_type(const Intrinsic& intrinsic, const std::vector<Expr>& args);   // that rule
 // The address of an element; `access` says what is done through it ("r", "w"; "": anything).
 Expr address(Expr element, std::string_view access = "", Span span = {}, Expr count = {});
 // The call, made where `mask` holds only: in the masks of the places of one that obeys them.

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "ir/kernel.h"
 
 namespace tl {

@@ -142,8 +142,8 @@ enum class BinaryOp : uint8_t {
 };
 enum class Loop : uint8_t { serial, parallel, pipelined, unrolled, vectorized };
 
-struct Callee;  // ir/callee.h: a row that a Call names
-struct OpInfo;  // ir/callee.h: what the IR knows of a tile operator
+struct Intrinsic;  // ir/intrinsic.h: a row that a Call names
+struct OpInfo;     // ir/intrinsic.h: what the IR knows of a tile operator
 using Operand = std::variant<Region, Expr>;
 
 #define TL_NODE(N, B) \
@@ -228,9 +228,9 @@ struct Broadcast : ExprNode {
 };
 struct Call : ExprNode {
   TL_NODE(Call, ExprNode)
-  const Callee* callee = nullptr;
+  const Intrinsic* intrinsic = nullptr;
   std::vector<Expr> args;
-  auto fields() { return std::tie(callee, args); }
+  auto fields() { return std::tie(intrinsic, args); }
 };
 
 struct Store : StmtNode {

@@ -310,16 +310,16 @@ Expr Parser::function_call() {
   next();
   if (!type && !name.quoted)
     if (Expr e = builtin(name, first)) return e;
-  const Callee* callee = find_callee(name.text);
-  if (!callee && vocabulary.find_instr) callee = vocabulary.find_instr(name.text);
-  if (!callee && vocabulary.find_op && vocabulary.find_op(name.text))
+  const Intrinsic* intrinsic = find_intrinsic(name.text);
+  if (!intrinsic && vocabulary.find_instr) intrinsic = vocabulary.find_instr(name.text);
+  if (!intrinsic && vocabulary.find_op && vocabulary.find_op(name.text))
     fail(name.span, "{} is a tile operator: it is a statement of its own", name.text);
-  if (!callee) unknown(name, "function");
+  if (!intrinsic) unknown(name, "function");
   std::vector<Expr> args = exprs(")");
   for (auto& a : args)
     if (a->dtype == none_type) fail(a->span, "an argument of {} has no value", name.text);
-  return type ? call(*callee, std::move(args), *type, since(first))
-              : call(*callee, std::move(args), since(first));
+  return type ? call(*intrinsic, std::move(args), *type, since(first))
+              : call(*intrinsic, std::move(args), since(first));
 }
 
 // ── regions ───────────────────────────────────────────────────────────────────────────────────────────

@@ -150,8 +150,8 @@ struct TermPrinter {
   }
   Written written(const Call& n) {
     std::string type =
-        n.dtype == result_type(*n.callee, n.args) ? "" : fmt::format("<{}>", to_string(n.dtype));
-    return {fmt::format("{}{}({})", n.callee->name, type, texts(n.args)), postfix_level};
+        n.dtype == result_type(*n.intrinsic, n.args) ? "" : fmt::format("<{}>", to_string(n.dtype));
+    return {fmt::format("{}{}({})", n.intrinsic->name, type, texts(n.args)), postfix_level};
   }
 
   // ── regions, maps, attributes ───────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "ir/build.h"
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 
 namespace tl {
 
@@ -220,7 +220,7 @@ uint64_t mix(uint64_t h, uint64_t x) {
 
 uint64_t hash_of(int64_t x) { return uint64_t(x); }
 uint64_t hash_of(double x) { return std::bit_cast<uint64_t>(x); }
-uint64_t hash_of(const Callee* x) { return std::hash<std::string_view>()(x->name); }
+uint64_t hash_of(const Intrinsic* x) { return std::hash<std::string_view>()(x->name); }
 uint64_t hash_of(const std::string& x) { return std::hash<std::string>()(x); }
 uint64_t hash_of(BufferId x) { return uint64_t(x.value); }
 uint64_t hash_of(const Claim&) { return 0; }  // it says the same as the index
@@ -333,14 +333,14 @@ std::vector<Stmt> statements_of(const Stmt& s) {
   return all;
 }
 
-const Callee* control_of(const Stmt& s) {
+const Intrinsic* control_of(const Stmt& s) {
   auto* e = s.as<Eval>();
   auto* c = e ? e->value.as<Call>() : nullptr;
-  return c && c->callee->effect == Callee::Effect::control ? c->callee : nullptr;
+  return c && c->intrinsic->effect == Intrinsic::Effect::control ? c->intrinsic : nullptr;
 }
 
 bool has_control(const Stmt& s) {
-  return s && contains(s, [](const Call& c) { return c.callee->effect == Callee::Effect::control; });
+  return s && contains(s, [](const Call& c) { return c.intrinsic->effect == Intrinsic::Effect::control; });
 }
 
 bool jumps(const Stmt& s) {
@@ -349,7 +349,7 @@ bool jumps(const Stmt& s) {
   if (auto* i = s.as<If>()) return jumps(i->then_body) || jumps(i->else_body);
   if (auto* g = s.as<Group>()) return jumps(g->body);
   if (auto* t = s.as<Tile>()) return jumps(t->body);
-  const Callee* c = control_of(s);
+  const Intrinsic* c = control_of(s);
   return c == &break_loop || c == &continue_loop;
 }
 

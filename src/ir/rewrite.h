@@ -144,7 +144,7 @@ bool uses_var(const Expr& e, const Expr& var);
 // The statements of a block, and of blocks right in it; of any other statement itself.
 std::vector<Stmt> statements_of(const Stmt& s);
 // The control statement (break, continue, thread_return) that this is; null if it is none.
-const Callee* control_of(const Stmt& s);
+const Intrinsic* control_of(const Stmt& s);
 bool has_control(const Stmt& s);  // … or has inside
 // Does a break or continue inside the loop's body belong to that loop?
 bool jumps(const Stmt& loop_body);

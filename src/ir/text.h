@@ -1,7 +1,7 @@
 // Text IR: one syntax, two directions; equivalent(parse(print(f)), f).  The grammar is one page,
 // docs/text_ir.md.
 #pragma once
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "ir/kernel.h"
 
 namespace tl {

@@ -10,38 +10,38 @@ namespace {
 
 // A jump leaves or continues the innermost loop, whose iterations must follow one another.
 void check_control(const VerifyScope& s, const Call& n) {
-  if (&n != s.statement) s.bad("{} is a statement, not a value", n.callee->name);
+  if (&n != s.statement) s.bad("{} is a statement, not a value", n.intrinsic->name);
   auto parallel = [](Loop l) { return l == Loop::parallel || l == Loop::vectorized; };
-  if (n.callee == &thread_return) {
+  if (n.intrinsic == &thread_return) {
     bool inside = std::ranges::any_of(s.loops, parallel);
     s.require(!inside, "thread_return in a parallel loop, whose iterations share a thread");
     return;
   }
-  if (s.loops.empty()) s.bad("{} outside of a loop", n.callee->name);
+  if (s.loops.empty()) s.bad("{} outside of a loop", n.intrinsic->name);
   if (parallel(s.loops.back()) || s.loops.back() == Loop::pipelined)
-    s.bad("{} in a {} loop, whose iterations do not follow one another", n.callee->name,
+    s.bad("{} in a {} loop, whose iterations do not follow one another", n.intrinsic->name,
           to_string(s.loops.back()));
 }
 
 void check_memory_call(const VerifyScope& s, const Call& n) {
   auto* at = place_of(n.args[0]);
-  if (!at) s.bad("{} takes the address of an element first", n.callee->name);
-  if (n.callee == &load_wide || n.callee == &store_wide) {
-    DType t = n.callee == &load_wide ? n.dtype : n.args[1]->dtype;
-    if (t.scalar() != u32) s.bad("{} moves u32, not {}", n.callee->name, to_string(t));
+  if (!at) s.bad("{} takes the address of an element first", n.intrinsic->name);
+  if (n.intrinsic == &load_wide || n.intrinsic == &store_wide) {
+    DType t = n.intrinsic == &load_wide ? n.dtype : n.args[1]->dtype;
+    if (t.scalar() != u32) s.bad("{} moves u32, not {}", n.intrinsic->name, to_string(t));
     return;
   }
   auto* order = n.args.back().as<StringImm>();
   auto names = memory_orders();
   if (!order || std::ranges::find(names, order->value) == names.end())
     s.bad("the last argument of {} is a memory order: relaxed, acquire, release, acq_rel or seq_cst",
-          n.callee->name);
+          n.intrinsic->name);
   bool has_value = n.args.size() == 3;
   if (has_value && n.args[1]->dtype != at->dtype)
-    s.bad("{} of a value of type {} at an element of type {}", n.callee->name, to_string(n.args[1]->dtype),
+    s.bad("{} of a value of type {} at an element of type {}", n.intrinsic->name, to_string(n.args[1]->dtype),
           to_string(at->dtype));
-  if (n.dtype != at->dtype && (n.dtype != none_type || n.callee->atomic == Callee::Atomic::load))
-    s.bad("{} gives what the element holds, {}, not {}", n.callee->name, to_string(at->dtype),
+  if (n.dtype != at->dtype && (n.dtype != none_type || n.intrinsic->atomic == Intrinsic::Atomic::load))
+    s.bad("{} gives what the element holds, {}, not {}", n.intrinsic->name, to_string(at->dtype),
           to_string(n.dtype));
 }
 // (…, "map", the tensor, a coordinate for each dimension, …)
@@ -49,28 +49,28 @@ void check_map_call(const VerifyScope& s, const Call& n, size_t at) {
   auto* name = n.args[at].as<StringImm>();
   auto* map = name ? find_tensor_map(s.f, name->value) : nullptr;
   if (!map)
-    s.bad("argument {} of {} is the name of a tensor map{}", at + 1, n.callee->name,
+    s.bad("argument {} of {} is the name of a tensor map{}", at + 1, n.intrinsic->name,
           name ? ", and there is no " + name->value : "");
   auto* tensor = place_of(n.args[at + 1]);
   if (!tensor || tensor->buffer != map->tensor)
-    s.bad("argument {} of {} is the tensor of the map {}, &{}[…]", at + 2, n.callee->name, map->name,
+    s.bad("argument {} of {} is the tensor of the map {}, &{}[…]", at + 2, n.intrinsic->name, map->name,
           s.f[map->tensor].name);
-  auto coordinates = std::ranges::count(n.callee->access, '-');
+  auto coordinates = std::ranges::count(n.intrinsic->access, '-');
   if (size_t(coordinates) != map->box.size())
-    s.bad("{} takes {} coordinates, but the map {} has {} dimensions", n.callee->name, coordinates, map->name,
-          map->box.size());
+    s.bad("{} takes {} coordinates, but the map {} has {} dimensions", n.intrinsic->name, coordinates,
+          map->name, map->box.size());
 }
 
 void check_foreign_call(const VerifyScope& s, const Call& n) {
-  size_t texts = n.callee == &inline_ptx ? 3 : 2;
+  size_t texts = n.intrinsic == &inline_ptx ? 3 : 2;
   bool ok = n.args.size() >= texts && n.args[0].as<StringImm>() && n.args[1].as<StringImm>();
-  if (n.callee == &inline_ptx && ok) {
+  if (n.intrinsic == &inline_ptx && ok) {
     auto outputs = as_int(n.args[2]);
     ok = outputs && *outputs >= 0 && size_t(*outputs) + 3 <= n.args.size();
     for (size_t i = 0; ok && i < size_t(*outputs); i++) ok = place_of(n.args[3 + i]) != nullptr;
   }
   if (!ok)
-    s.bad("{} takes a text and a key first{}", n.callee->name,
+    s.bad("{} takes a text and a key first{}", n.intrinsic->name,
           texts == 3 ? ", then how many places it writes" : "");
 }
 
@@ -142,27 +142,27 @@ struct ExprChecker {
               "a broadcast of another type than its value");
   }
   void node(const Call& n) {
-    s.require(n.callee != nullptr, "a call of nothing");
-    if (n.callee->arity >= 0 && size_t(n.callee->arity) != n.args.size())
-      s.bad("{} takes {} arguments, not {}", n.callee->name, n.callee->arity, n.args.size());
+    s.require(n.intrinsic != nullptr, "a call of nothing");
+    if (n.intrinsic->arity >= 0 && size_t(n.intrinsic->arity) != n.args.size())
+      s.bad("{} takes {} arguments, not {}", n.intrinsic->name, n.intrinsic->arity, n.args.size());
     for (size_t i = 0; i < n.args.size(); i++) {
       verify_expr(s, n.args[i]);
-      if (n.args[i]->dtype == none_type) s.bad("an argument of {} has no value", n.callee->name);
-      if (takes_constant(*n.callee, i) && as_int(n.args[i]).value_or(-1) < 0)
+      if (n.args[i]->dtype == none_type) s.bad("an argument of {} has no value", n.intrinsic->name);
+      if (takes_constant(*n.intrinsic, i) && as_int(n.args[i]).value_or(-1) < 0)
         s.bad("argument {} of {} is part of the instruction: it must be a constant, at least 0", i + 1,
-              n.callee->name);
+              n.intrinsic->name);
     }
-    if (n.callee->effect == Callee::Effect::control) check_control(s, n);
-    if (n.callee == &address_of) {
+    if (n.intrinsic->effect == Intrinsic::Effect::control) check_control(s, n);
+    if (n.intrinsic == &address_of) {
       s.require(!n.args.empty() && n.args.size() <= 3 && n.args[0].as<Load>(),
                 "address_of takes an element of a buffer");
       s.require(n.args.size() == 1 || n.args[1].as<StringImm>(), "the access of an address is a text");
       s.require(n.args.size() < 3 || (n.args[2]->dtype.is_int() && n.args[2]->dtype.lanes == 1),
                 "the elements of an address are counted by an integer");
     }
-    if (obeys_mask(*n.callee)) check_memory_call(s, n);
-    if (size_t at = n.callee->access.find('m'); at != std::string_view::npos) check_map_call(s, n, at);
-    if (is_foreign(*n.callee)) check_foreign_call(s, n);
+    if (obeys_mask(*n.intrinsic)) check_memory_call(s, n);
+    if (size_t at = n.intrinsic->access.find('m'); at != std::string_view::npos) check_map_call(s, n, at);
+    if (is_foreign(*n.intrinsic)) check_foreign_call(s, n);
   }
 };
 

@@ -11,7 +11,9 @@ namespace {
 const Region& updated(const Tile& t) { return region_of(t, 0); }
 const Region& values(const Tile& t) { return region_of(t, 1); }
 // The update of one element; the operator is called after it, atomic_add_tile.
-const Callee& callee_of(const Tile& t) { return *find_callee(t.op->name.substr(0, t.op->name.rfind('_'))); }
+const Intrinsic& intrinsic_of(const Tile& t) {
+  return *find_intrinsic(t.op->name.substr(0, t.op->name.rfind('_')));
+}
 
 void complete_atomic(std::vector<Operand>& operands, const Function& f, Span span) {
   complete_pair("an atomic update", std::get<Region>(operands[0]), std::get<Region>(operands[1]), f, span);
@@ -28,12 +30,12 @@ void check_atomic(const Tile& t, const Function& f) {
     fail(t.span,
          "{}: {} is in registers, which other threads cannot access; atomics update tensors and shared tiles",
          t.op->said(), describe(f, updated(t)));
-  check_atomic_type(t.op->said(), callee_of(t).atomic, info.dtype, t.span);
+  check_atomic_type(t.op->said(), intrinsic_of(t).atomic, info.dtype, t.span);
 }
 
 void eval_atomic(const Tile& t, const Function&, const EvalContext& ctx) {
   Array out = ctx.read(updated(t)), in = as_type(ctx.read(values(t)), out.dtype);
-  auto op = callee_of(t).atomic;
+  auto op = intrinsic_of(t).atomic;
   for (int64_t i = 0; i < out.size(); i++) {
     auto at = size_t(i);
     if (out.dtype.is_float())
@@ -51,7 +53,7 @@ ParallelNest nest_atomic(const Tile& t, const Function& f) {
   Expr value = cast(f[to].dtype, load(f, from, element_of(values(t), src, nest.vars), t.span), t.span);
   Expr place = address(load(f, to, element_of(updated(t), dst, nest.vars), t.span), "", t.span);
   Expr order = string_imm(t.attrs.get_string("memory_order", std::string(memory_orders()[0])));
-  nest.body = eval(call(callee_of(t), {place, value, order}, t.span), t.span);
+  nest.body = eval(call(intrinsic_of(t), {place, value, order}, t.span), t.span);
   return nest;
 }
 
@@ -71,40 +73,40 @@ TileOp atomic_row(std::string_view name, std::string_view doc) {
 
 }  // namespace
 
-double combine(Callee::Atomic op, double old, double value, DType type) {
+double combine(Intrinsic::Atomic op, double old, double value, DType type) {
   switch (op) {
-    case Callee::Atomic::add:
+    case Intrinsic::Atomic::add:
       return fold_float(BinaryOp::add, old, value, type);
-    case Callee::Atomic::max:
+    case Intrinsic::Atomic::max:
       return fold_float(BinaryOp::max, old, value, type);
-    case Callee::Atomic::min:
+    case Intrinsic::Atomic::min:
       return fold_float(BinaryOp::min, old, value, type);
-    case Callee::Atomic::store:
+    case Intrinsic::Atomic::store:
       return value;
     default:
       return old;
   }
 }
 
-int64_t combine(Callee::Atomic op, int64_t old, int64_t value, DType type) {
+int64_t combine(Intrinsic::Atomic op, int64_t old, int64_t value, DType type) {
   switch (op) {
-    case Callee::Atomic::add:
+    case Intrinsic::Atomic::add:
       return fold_int(BinaryOp::add, old, value, type);
-    case Callee::Atomic::max:
+    case Intrinsic::Atomic::max:
       return fold_int(BinaryOp::max, old, value, type);
-    case Callee::Atomic::min:
+    case Intrinsic::Atomic::min:
       return fold_int(BinaryOp::min, old, value, type);
-    case Callee::Atomic::bit_or:
+    case Intrinsic::Atomic::bit_or:
       return fold_int(BinaryOp::bit_or, old, value, type);
-    case Callee::Atomic::store:
+    case Intrinsic::Atomic::store:
       return wrap_int(value, type);
     default:
       return old;
   }
 }
 
-void check_atomic_type(std::string_view name, Callee::Atomic op, DType type, Span span) {
-  using Atomic = Callee::Atomic;
+void check_atomic_type(std::string_view name, Intrinsic::Atomic op, DType type, Span span) {
+  using Atomic = Intrinsic::Atomic;
   bool access = op == Atomic::load || op == Atomic::store;
   bool number =
       type == f16 || type == bf16 || type == f32 || type == f64 || (type.is_int() && type.bits >= 32);

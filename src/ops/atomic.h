@@ -5,9 +5,9 @@
 namespace tl {
 
 // The element after the update by `value`, of which the old one is given; load leaves it as it is.
-double combine(Callee::Atomic op, double old, double value, DType type);
-int64_t combine(Callee::Atomic op, int64_t old, int64_t value, DType type);
+double combine(Intrinsic::Atomic op, double old, double value, DType type);
+int64_t combine(Intrinsic::Atomic op, int64_t old, int64_t value, DType type);
 // CompileError at `span` where no chip has such an update.
-void check_atomic_type(std::string_view name, Callee::Atomic op, DType type, Span span);
+void check_atomic_type(std::string_view name, Intrinsic::Atomic op, DType type, Span span);
 
 }  // namespace tl

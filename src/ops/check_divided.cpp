@@ -20,7 +20,7 @@ bool is_own_array(const Function& f, BufferId b) {
   return f[b].scope == Scope::local && f[f.storage(b)].reducer.empty();
 }
 
-bool is_effect(const Call& c) { return c.callee->effect == Callee::Effect::memory; }
+bool is_effect(const Call& c) { return c.intrinsic->effect == Intrinsic::Effect::memory; }
 
 // ── a nest ──────────────────────────────────────────────────────────────────────────────────────────────
 struct Nest {
@@ -125,7 +125,7 @@ struct Iteration {
   bool is_steady(const Expr& cond) const {
     return !contains(
         cond, [&](const Load& n) { return stored.contains(f.storage(n.buffer)); },
-        [](const Call& n) { return n.callee->effect != Callee::Effect::pure; });
+        [](const Call& n) { return n.intrinsic->effect != Intrinsic::Effect::pure; });
   }
   template <class F>
   Places under(const Expr& cond, F walk) {
@@ -232,7 +232,7 @@ struct Divided {
 
   bool names_thread(const Expr& e) const {
     return contains(
-        e, [](const Call& n) { return n.callee == &thread_index || n.callee == &thread_number; },
+        e, [](const Call& n) { return n.intrinsic == &thread_index || n.intrinsic == &thread_number; },
         [&](const Var& n) { return by_thread.contains(&n); });
   }
 
@@ -260,7 +260,7 @@ struct Divided {
         },
         [&](const Call& n) {
           if (is_effect(n) && n.dtype != none_type)
-            take(fmt::format("asks for what {} gives", n.callee->name), n.span);
+            take(fmt::format("asks for what {} gives", n.intrinsic->name), n.span);
         });
     return writes && touches && by_name ? Reason{} : found;
   }
@@ -369,7 +369,7 @@ struct Divided {
 Buffers streams_of(const Function& f, const Kernel& k) {
   Buffers streams;
   visit(k.body, [&](const Call& n) {
-    if (n.callee->name != "philox") return;
+    if (n.intrinsic->name != "philox") return;
     for (auto& a : n.args)
       visit(a, [&](const Load& l) {
         streams.insert(f.storage(l.buffer));

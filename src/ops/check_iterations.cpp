@@ -94,7 +94,7 @@ struct IterationAccesses {
     } else if (auto* u = e.as<Unary>()) {
       value(u->a, span);
     } else if (auto* c = e.as<Call>()) {
-      by_thread |= c->callee == &thread_index || c->callee == &thread_number;
+      by_thread |= c->intrinsic == &thread_index || c->intrinsic == &thread_number;
       for (auto& a : c->args)
         if (!place_of(a)) value(a, span);
     }

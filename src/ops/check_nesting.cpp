@@ -53,9 +53,9 @@ struct Nesting {
   void barriers(const Stmt& s) const {
     auto look = [&](const Expr& e, Span span) {
       visit(e, [&](const Call& c) {
-        using Effect = Callee::Effect;
-        if (c.callee->effect == Effect::barrier || c.callee->effect == Effect::partial_barrier)
-          refuse(c.span ? c.span : span, c.callee->name,
+        using Effect = Intrinsic::Effect;
+        if (c.intrinsic->effect == Effect::barrier || c.intrinsic->effect == Effect::partial_barrier)
+          refuse(c.span ? c.span : span, c.intrinsic->name,
                  "the threads of the block do not reach it together; end the loop before it and begin "
                  "another one after it");
       });

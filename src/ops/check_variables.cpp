@@ -56,7 +56,7 @@ struct Variables final : Rewriter {
       return e;
     }
     auto* call = e.as<Call>();
-    if (!call || call->callee != &address_of) return children(e);
+    if (!call || call->intrinsic != &address_of) return children(e);
     const Load& place = *call->args[0].as<Load>();
     unset.erase(place.buffer);  // who has the address may assign
     for (auto& i : place.index) (*this)(i);
@@ -72,7 +72,7 @@ struct Variables final : Rewriter {
     visit(
         s, [&](const Store& n) { all.insert(n.buffer); },
         [&](const Call& n) {
-          if (n.callee == &address_of) all.insert(n.args[0].as<Load>()->buffer);
+          if (n.intrinsic == &address_of) all.insert(n.args[0].as<Load>()->buffer);
         },
         [&](const Tile& n) {
           for (size_t i = 0; i < n.operands.size(); i++)

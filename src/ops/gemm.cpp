@@ -124,7 +124,7 @@ const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, con
   auto list = [&](auto& rows) {
     for (auto* row : rows)
       if (row->a_type == g.a_type && row->b_type == g.b_type && row->c_type == g.c_type)
-        has += fmt::format("{}, ", row->callee.name);
+        has += fmt::format("{}, ", row->intrinsic.name);
   };
   list(target.matrix);
   list(target.dots);

@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view mma_record[] = {"tail", "warps_m", "warps_n"};
 
 bool runs_mma(std::string_view instruction, const Target& target) {
-  return std::ranges::any_of(target.matrix, [&](auto* row) { return row->callee.name == instruction; });
+  return std::ranges::any_of(target.matrix, [&](auto* row) { return row->intrinsic.name == instruction; });
 }
 
 std::string applies_mma(const Gemm& g, const LayoutContext& ctx) {
@@ -114,7 +114,7 @@ struct MmaLowering {
       return address(type, o.registers, tile * o.tile_stride + step * o.step_stride);
     };
     Expr c = address(g.c_type, sums, (i * plan.n_tiles + j) * row.c.registers);
-    Stmt mma = eval(call(row.callee, {c, part(a, row.a_type, i), part(b, row.b_type, j)}), g.tile.span);
+    Stmt mma = eval(call(row.intrinsic, {c, part(a, row.a_type, i), part(b, row.b_type, j)}), g.tile.span);
     mma = if_then(both(m_inside(i), n_inside(j)), mma, {}, g.tile.span);
     return for_loop(i, plan.m_tiles, Loop::unrolled,
                     for_loop(j, plan.n_tiles, Loop::unrolled, mma, g.tile.span), g.tile.span);
@@ -194,13 +194,13 @@ Stmt zeroed(const Gemm& g, BufferId registers, int64_t n) {
 std::string describe_mma(const Gemm& g, const LowerContext& ctx) {
   MmaPlan p = recorded_plan(g, ctx.target, ctx.team.count);
   std::string text = fmt::format("{} by {} warp{} in a {}×{} grid, {}×{} tiles of {}×{}×{} each",
-                                 p.row->callee.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows,
-                                 p.cols, p.m_tiles, p.n_tiles, p.row->m, p.row->n, p.row->k);
+                                 p.row->intrinsic.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s",
+                                 p.rows, p.cols, p.m_tiles, p.n_tiles, p.row->m, p.row->n, p.row->k);
   if (p.row->a_type != g.a_type || p.row->b_type != g.b_type)
     text += fmt::format("; {} × {} as {} × {}, which holds their values", to_string(g.a_type),
                         to_string(g.b_type), to_string(p.row->a_type), to_string(p.row->b_type));
   if (p.row->a_type == tf32) text += "; operands are rounded to tf32 as they are loaded";
-  if (p.tail) text += fmt::format(", the rest of k by {}", p.tail->callee.name);
+  if (p.tail) text += fmt::format(", the rest of k by {}", p.tail->intrinsic.name);
   if (p.all_m(g) % p.rows || p.all_n(g) % p.cols) text += ", fewer at the edge";
   int64_t idle = ctx.team.count / p.warp - p.rows * p.cols;
   if (idle > 0) text += fmt::format("; {} warp{} idle", idle, idle == 1 ? " is" : "s are");

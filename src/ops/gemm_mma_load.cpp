@@ -136,8 +136,8 @@ struct Loader {
     const CopyInstr* copy = ctx.target.copy_named(ldmatrix_name(blocks, rows_are_k(s)));
     internal_check(copy, "the row that was asked for before");
     Expr from = at(outer + lane_sum(lane, outers), k + lane_sum(lane, ks));
-    Stmt loads = eval(call(copy->callee, {address(s.memory.type, s.registers, to),
-                                          address(s.memory.type, s.memory.buffer, from)}),
+    Stmt loads = eval(call(copy->intrinsic, {address(s.memory.type, s.registers, to),
+                                             address(s.memory.type, s.memory.buffer, from)}),
                       span);
     if (s.factor != tf32) return loads;
     int64_t n = fragment.registers * tiles;
@@ -233,7 +233,7 @@ std::string why_not_ldmatrix(const MatrixInstr& row, const WarpShare& s, const R
     return fmt::format("{} becomes {} on the way", to_string(s.memory.type), to_string(s.factor));
   if (bits > 32 || bits < 8) return fmt::format("its elements have {} bits", bits);
   if (blocks_of(fragment_of(row, s), s.is_b, bits).empty())
-    return fmt::format("that does not deliver the fragment of {}", row.callee.name);
+    return fmt::format("that does not deliver the fragment of {}", row.intrinsic.name);
   if (rows_are_k(s) && bits != 16)
     return fmt::format("k is not along its rows, and elements of {} bits cannot be transposed on the way",
                        bits);

@@ -113,7 +113,7 @@ bool same_types(const MatrixInstr& row, const Types& t) {
 // Is an instruction the one that this attribute of the statement names, if it names any?
 bool may_be(const Gemm& g, std::string_view attr, const MatrixInstr& row) {
   std::string named = g.tile.attrs.get_string(attr);
-  return named.empty() || named == row.callee.name;
+  return named.empty() || named == row.intrinsic.name;
 }
 
 MatrixRows rows_from(const Gemm& g, const Target& target, const MatrixInstr& row) {
@@ -224,9 +224,10 @@ MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx) {
 }
 
 Attrs record_of(const MmaPlan& p) {
-  Attrs out{.entries = {
-                {"instruction", std::string(p.row->callee.name)}, {"warps_m", p.rows}, {"warps_n", p.cols}}};
-  if (p.tail) out.entries["tail"] = std::string(p.tail->callee.name);
+  Attrs out{.entries = {{"instruction", std::string(p.row->intrinsic.name)},
+                        {"warps_m", p.rows},
+                        {"warps_n", p.cols}}};
+  if (p.tail) out.entries["tail"] = std::string(p.tail->intrinsic.name);
   return out;
 }
 
@@ -251,8 +252,8 @@ std::string why_no_mma(const Gemm& g, const Target& target, int64_t threads) {
   if (!fits)
     return fmt::format("{}×{}×{} is not made of {}×{}×{} tiles", g.m, g.n, g.k, row->m, row->n, row->k);
   if (!tail && g.tile.attrs.find("tail"))
-    return fmt::format("{} covers all of k={}, so there is no rest for a tail instruction", row->callee.name,
-                       g.k);
+    return fmt::format("{} covers all of k={}, so there is no rest for a tail instruction",
+                       row->intrinsic.name, g.k);
   return "";
 }
 

@@ -30,7 +30,7 @@ Dot dot_of(const Gemm& g, const Target& target) {
   std::string named = g.tile.attrs.get_string("instruction");
   auto find = [&](DType a, DType b) -> const DotInstr* {
     auto* row = target.dot_for(a, b, g.c_type);
-    return row && (named.empty() || named == row->callee.name) ? row : nullptr;
+    return row && (named.empty() || named == row->intrinsic.name) ? row : nullptr;
   };
   if (auto* row = find(g.a_type, g.b_type)) return {row};
   if (auto* row = find(g.b_type, g.a_type)) return {row, true};
@@ -76,7 +76,7 @@ constexpr std::string_view micro_record[] = {"micro_m", "micro_n"};
 
 bool runs(std::string_view instruction, const Target& target) {
   return !target.has_threads() && (instruction == "fma" || std::ranges::any_of(target.dots, [&](auto* row) {
-                                     return row->callee.name == instruction;
+                                     return row->intrinsic.name == instruction;
                                    }));
 }
 
@@ -91,7 +91,7 @@ std::string applies(const Gemm& g, const LayoutContext& ctx) {
 Attrs micro_record_of(const Gemm& g, const Target& target) {
   Micro u = micro_of(g, target);
   auto* row = dot_of(g, target).row;
-  return {.entries = {{"instruction", std::string(row ? row->callee.name : "fma")},
+  return {.entries = {{"instruction", std::string(row ? row->intrinsic.name : "fma")},
                       {"micro_m", u.rows},
                       {"micro_n", u.width()}}};
 }
@@ -139,7 +139,7 @@ Stmt Lowering::steps(const Placed& a, const Placed& b, const Expr& row, const Ex
         const Expr& y = bs[size_t(v)];
         if (dot.row)
           ci = named("c",
-                     call(dot.row->callee, {ci, dot.swapped ? y : x, dot.swapped ? x : y}, ci->dtype, at));
+                     call(dot.row->intrinsic, {ci, dot.swapped ? y : x, dot.swapped ? x : y}, ci->dtype, at));
         else
           ci = named("c", binary(BinaryOp::add, ci, binary(BinaryOp::mul, broadcast(x, lanes), y)));
       }

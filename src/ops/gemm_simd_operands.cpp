@@ -280,7 +280,7 @@ void Lowering::start_sums(const Placed& b) {
     clear.push_back(store(to, {where}, zero(sum.with_lanes(lanes)), at));
     add.push_back(store(
         to, {where},
-        call(dot.row->callee, {old, imm(1, wide), load(g.b_type, b.buffer, {column}, at)}, old->dtype, at),
+        call(dot.row->intrinsic, {old, imm(1, wide), load(g.b_type, b.buffer, {column}, at)}, old->dtype, at),
         at));
     scale.push_back(store(to, {where}, binary(BinaryOp::mul, old, imm(-128, old->dtype), at), at));
   }

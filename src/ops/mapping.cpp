@@ -153,7 +153,7 @@ int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx,
   int64_t lanes = ctx.target.vector_bytes;
   for (auto& a : accesses) lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
   visit(nest.body, [&](const Call& n) {  // wider ones would only spread a warp's updates over more lines
-    if (n.callee->atomic != Callee::Atomic::none)
+    if (n.intrinsic->atomic != Intrinsic::Atomic::none)
       lanes = std::min(lanes, ctx.target.atomic_lanes(n, ctx.function));
   });
   if (int64_t wanted =

@@ -186,14 +186,14 @@ Claim claim_of(const Function& f, BufferId buffer, const std::vector<Expr>& inde
   bool proven = true, computes = true;
   for (size_t d = 0; d < index.size(); d++) {
     proven = proven && can_prove(both(le(imm(0), index[d]), lt(index[d], info.shape[d])), facts);
-    visit(index[d], [&](const Call& n) { computes &= n.callee->effect == Callee::Effect::pure; });
+    visit(index[d], [&](const Call& n) { computes &= n.intrinsic->effect == Intrinsic::Effect::pure; });
   }
   return proven || !computes ? Claim{} : Claim{buffer, index, {}};
 }
 
 namespace {
 
-bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memory; }
+bool is_effect(const Call& n) { return n.intrinsic->effect == Intrinsic::Effect::memory; }
 
 // At the statement that asks for what an effect gives, which one thread alone then has.
 [[noreturn]] void refuse_copies(const ParallelNest& nest, const Function& f) {
@@ -215,7 +215,7 @@ bool is_effect(const Call& n) { return n.callee->effect == Callee::Effect::memor
        "the result of {} is known to one thread only, because it is executed once, but several threads run "
        "this iteration, each with its copy of the fragment {} that the loop stores to: let the loop store to "
        "a shared tile (T.alloc_shared), and T.copy that to {}",
-       effect ? effect->callee->name : "an effect", fragment, fragment);
+       effect ? effect->intrinsic->name : "an effect", fragment, fragment);
 }
 
 // Where several threads run one iteration, an effect whose value is used must stand on one of them alone,
@@ -264,7 +264,7 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
         Stmt s = self.children(n);
         auto* c = s.as<Eval>()->value.as<Call>();
         if (!c || !is_effect(*c) || !loops.first_replica) return s;
-        if (obeys_mask(*c->callee)) return eval(with_place_mask(*c, loops.first_replica), n.span);
+        if (obeys_mask(*c->intrinsic)) return eval(with_place_mask(*c, loops.first_replica), n.span);
         return if_then(loops.first_replica, s, {}, n.span);
       });
 }

@@ -128,9 +128,9 @@ void check_combiner(const Reduce& r) {
       if (n.kind == Kind::Load)
         fail(at, "{}: combine reads a buffer; it may use its two arguments and scalars of the kernel only",
              r.tile.op->said());
-      if (n.kind == Kind::Call && static_cast<const Call&>(n).callee->effect != Callee::Effect::pure)
+      if (n.kind == Kind::Call && static_cast<const Call&>(n).intrinsic->effect != Intrinsic::Effect::pure)
         fail(at, "{}: combine calls {}, whose result does not depend on the two arguments alone",
-             r.tile.op->said(), static_cast<const Call&>(n).callee->name);
+             r.tile.op->said(), static_cast<const Call&>(n).intrinsic->name);
     });
   for (auto& v : m.vars)
     if (uses_var(m.outputs[1], v))
@@ -282,7 +282,7 @@ Expr combine(const Reduce& r, Expr a, Expr b) {
   if (r.user) return substitute(r.user->outputs[0], {{r.user->vars[0].get(), a}, {r.user->vars[1].get(), b}});
   Expr plain = binary(fold_row(r.fold).op, a, b, r.at());
   if (!r.nan_propagate || !r.acc.is_float()) return plain;
-  auto is_nan = [&](const Expr& e) { return call(*find_callee("isnan"), {e}, r.at()); };
+  auto is_nan = [&](const Expr& e) { return call(*find_intrinsic("isnan"), {e}, r.at()); };
   return select(is_nan(a), a, select(is_nan(b), b, plain, r.at()), r.at());
 }
 
@@ -292,7 +292,7 @@ Expr contribution(const Reduce& r, Expr x) {
   if (is_truth(r.fold)) return cast(r.acc, binary(BinaryOp::ne, x, zero(x->dtype), r.at()), r.at());
   x = cast(r.acc, std::move(x), r.at());
   if (!r.absolute || r.acc.is_unsigned()) return x;
-  if (r.acc.is_float()) return call(*find_callee("abs"), {x}, r.at());
+  if (r.acc.is_float()) return call(*find_intrinsic("abs"), {x}, r.at());
   return binary(BinaryOp::max, x, unary(UnaryOp::neg, x, r.at()), r.at());
 }
 

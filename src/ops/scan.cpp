@@ -182,7 +182,7 @@ std::vector<Expr> ScanLowering::line_at(Expr line) const {
 
 // Of each thread's sum, that of the threads of its line before it.
 Stmt ScanLowering::before_mine(const Expr& lane, int64_t lanes) const {
-  static const Callee& shfl_up = *find_callee("shfl_up");
+  static const Intrinsic& shfl_up = *find_intrinsic("shfl_up");
   std::vector<Stmt> out;
   for (int64_t d = 1; d < lanes; d *= 2) {
     Expr other = var("other", s.acc);

@@ -137,7 +137,7 @@ UserOp& add(Registry& r, std::string_view name, std::vector<UserOperand> operand
 
 const TileOp& add_user_op(const std::string& name, std::vector<UserOperand> operands, UserEval eval) {
   if (find_op(name)) fail({}, "`{}` is a tile operator of the language: give yours another name", name);
-  if (!is_identifier(name) || is_reserved(name) || find_callee(name) || find_instr(name))
+  if (!is_identifier(name) || is_reserved(name) || find_intrinsic(name) || find_instr(name))
     fail({}, "`{}` has a meaning in text IR: give the operator another name", name);
   Registry& r = registry();
   std::lock_guard guard(r.lock);

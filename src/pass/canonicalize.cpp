@@ -40,8 +40,8 @@ Expr counter_of(Function& f, std::optional<BufferId>& counter, Span span) {
 
 Expr with_coordinates(const Expr& e, const Kernel& k) {
   return rewrite(e, [&](const Call& n, Rewriter& self) -> Expr {
-    auto dim = n.callee == &thread_index ? as_int(n.args[0]) : std::nullopt;
-    if (n.callee == &thread_number) return k.thread;
+    auto dim = n.intrinsic == &thread_index ? as_int(n.args[0]) : std::nullopt;
+    if (n.intrinsic == &thread_number) return k.thread;
     return dim && *dim >= 0 && *dim <= 2 ? thread_coordinate(k, *dim) : self.children(n);
   });
 }
@@ -60,35 +60,35 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
       },
       [&](const Eval& n, Rewriter& self) -> Stmt {  // one thread has no other to wait for
         auto* c = n.value.as<Call>();
-        return c && c->callee == &sync_threads && !target.has_threads() ? block({}, n.span)
-                                                                        : self.children(n);
+        return c && c->intrinsic == &sync_threads && !target.has_threads() ? block({}, n.span)
+                                                                           : self.children(n);
       },
       [&](const Call& n, Rewriter& self) -> Expr {
-        bool lacking = target.lacks(*n.callee);
-        if ((is_thread_level(*n.callee) || lacking) && !target.has_threads())
+        bool lacking = target.lacks(*n.intrinsic);
+        if ((is_thread_level(*n.intrinsic) || lacking) && !target.has_threads())
           fail(n.span,
                "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
                "simulator of one (target='sim:…'), or write it with tile operators and T.Parallel",
-               n.callee == &thread_number || n.callee == &thread_index ? "the number of a thread"
-                                                                       : n.callee->name,
+               n.intrinsic == &thread_number || n.intrinsic == &thread_index ? "the number of a thread"
+                                                                             : n.intrinsic->name,
                target.name);
         if (lacking)
           fail(n.span, "{} is not an instruction of {}: use types that it multiplies, or another target",
-               n.callee->name, target.name);
+               n.intrinsic->name, target.name);
         int bits = n.args.empty() ? 0 : n.args[0]->dtype.bits;
-        if (auto why = target.language->why_not(n.callee->name, bits); !why.empty())
-          fail(n.span, "{} is not for {}: {}", n.callee->name, target.name, why);
-        if (n.callee == &thread_number) return k.thread;
-        if (n.callee == &sync_grid && n.args.empty())
+        if (auto why = target.language->why_not(n.intrinsic->name, bits); !why.empty())
+          fail(n.span, "{} is not for {}: {}", n.intrinsic->name, target.name, why);
+        if (n.intrinsic == &thread_number) return k.thread;
+        if (n.intrinsic == &sync_grid && n.args.empty())
           return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
-        if (n.callee == &elected)  // one thread says or does it for its block
+        if (n.intrinsic == &elected)  // one thread says or does it for its block
           return target.has_threads() ? eq(k.thread, cast(i64, n.args[0])) : imm(1, boolean);
-        if (n.callee == &random_sequence) {
+        if (n.intrinsic == &random_sequence) {
           if (!target.has_threads()) return self(n.args[0]);
           return binary(BinaryOp::add, binary(BinaryOp::mul, self(n.args[0]), imm(thread_count(k), u64)),
                         cast(u64, k.thread));
         }
-        if (n.callee != &thread_index) return self.children(n);
+        if (n.intrinsic != &thread_index) return self.children(n);
         auto dim = as_int(n.args[0]);
         if (!dim || *dim < 0 || *dim > 2) fail(n.span, "thread_index takes a constant dimension: 0, 1 or 2");
         return thread_coordinate(k, *dim);
@@ -113,7 +113,8 @@ Stmt with_plain_indices(const Stmt& loop) {
 
 // A kernel with code for single threads orders its threads' accesses to tensors itself; see insert_sync.
 void mark_thread_level(Kernel& k) {
-  if (contains(k.body, [](const Call& n) { return is_thread_level(*n.callee) && n.callee != &sync_grid; }))
+  if (contains(k.body,
+               [](const Call& n) { return is_thread_level(*n.intrinsic) && n.intrinsic != &sync_grid; }))
     k.attrs.entries["thread_level"] = int64_t(1);
 }
 

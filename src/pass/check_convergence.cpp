@@ -18,7 +18,7 @@ bool needs_all_threads(const Stmt& s) {
 bool matters(const Stmt& s) {
   return s && contains(
                   s, [](const Tile&) { return true; }, [](const For& n) { return n.loop == Loop::parallel; },
-                  [](const Call& n) { return n.callee->effect == Callee::Effect::control; });
+                  [](const Call& n) { return n.intrinsic->effect == Intrinsic::Effect::control; });
 }
 
 struct Condition {
@@ -145,8 +145,8 @@ struct Flow final : Rewriter {
 
 // A repeated maximum changes nothing, unless its previous value is used.
 bool may_repeat(const Call& c, bool is_used) {
-  using Atomic = Callee::Atomic;
-  Atomic a = c.callee->atomic;
+  using Atomic = Intrinsic::Atomic;
+  Atomic a = c.intrinsic->atomic;
   bool idempotent = a == Atomic::max || a == Atomic::min || a == Atomic::bit_or;
   return a == Atomic::none || a == Atomic::load || a == Atomic::store || (idempotent && !is_used);
 }
@@ -156,13 +156,13 @@ bool may_repeat(const Call& c, bool is_used) {
 void check_repeated_updates(const Function& f, const Kernel& k, std::string_view who) {
   if (!k.threads.empty() && thread_count(k) == 1) return;
   auto check = [&](const Call& c, bool is_used) {
-    const Load* at = c.callee->atomic == Callee::Atomic::none ? nullptr : place_of(c.args[0]);
+    const Load* at = c.intrinsic->atomic == Intrinsic::Atomic::none ? nullptr : place_of(c.args[0]);
     if (!at || may_repeat(c, is_used) || f[at->buffer].scope == Scope::local) return;
     fail(c.span,
          "{} is not in a T.Parallel loop, so each thread of the block would do it: this is thread-level "
          "code, and {} runs one thread per block; put it into a loop over T.Parallel(1) to do it once per "
          "block, or compile it for a GPU target or the simulator of one (target='sim:…')",
-         c.callee->name, who);
+         c.intrinsic->name, who);
   };
   rewrite(
       k.body,
@@ -172,7 +172,7 @@ void check_repeated_updates(const Function& f, const Kernel& k, std::string_view
       [&](const Tile& n, Rewriter& self) -> Stmt { return n.body ? self.children(n) : Stmt(&n); },
       [&](const Eval& n, Rewriter& self) -> Stmt {
         auto* c = n.value.as<Call>();
-        if (!c || c->callee->atomic == Callee::Atomic::none) return self.children(n);
+        if (!c || c->intrinsic->atomic == Intrinsic::Atomic::none) return self.children(n);
         check(*c, false);
         return Stmt(&n);
       },

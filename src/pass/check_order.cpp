@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "ir/build.h"
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "ir/rewrite.h"
 #include "target/effects.h"
 #include "target/foreign.h"
@@ -18,7 +18,7 @@
 namespace tl {
 namespace {
 
-using Atomic = Callee::Atomic;
+using Atomic = Intrinsic::Atomic;
 
 struct Update {
   Atomic kind = Atomic::none;
@@ -70,12 +70,12 @@ struct OrderCheck {
   }
 
   void call(const Call& n) {
-    if (is_foreign(*n.callee)) {
+    if (is_foreign(*n.intrinsic)) {
       if (names_atomics(n.args[0].as<StringImm>()->value))
         refuse(n.span, "{} names an atomic operation, whose order is not fixed", describe_foreign(n));
       return;
     }
-    Atomic kind = n.callee->atomic;
+    Atomic kind = n.intrinsic->atomic;
     if (kind == Atomic::none) return;
     BufferId b = place_of(n.args[0])->buffer;
     if (kind == Atomic::load) return;
@@ -89,13 +89,13 @@ struct OrderCheck {
              "{} with return_prev=True gives the previous value of {}, which depends on the order of the "
              "updates. Compute the number that you need from the thread and block indices, or by a scan "
              "(T.cumsum)",
-             spoken(n.callee->name), f[b].name);
-    update(n.callee->name, kind, b, n.span);
+             spoken(n.intrinsic->name), f[b].name);
+    update(n.intrinsic->name, kind, b, n.span);
   }
 
   void tile(const Tile& n) {
-    const Callee* row =
-        n.op->name.ends_with("_tile") ? find_callee(n.op->name.substr(0, n.op->name.size() - 5)) : nullptr;
+    const Intrinsic* row =
+        n.op->name.ends_with("_tile") ? find_intrinsic(n.op->name.substr(0, n.op->name.size() - 5)) : nullptr;
     if (row && row->atomic != Atomic::none)
       update(n.op->name, row->atomic, std::get<Region>(n.operands[0]).buffer, n.span);
   }
@@ -122,12 +122,12 @@ struct OrderCheck {
     visit(
         kernel.body,
         [&](const Call& n) {
-          if (n.callee == &address_of) places.insert(n.args[0].get());
+          if (n.intrinsic == &address_of) places.insert(n.args[0].get());
           call(n);
         },
         [&](const Tile& n) { tile(n); });
     visit(kernel.body, [&](const Call& n) {
-      if (n.callee->atomic != Atomic::load) return;
+      if (n.intrinsic->atomic != Atomic::load) return;
       BufferId b = place_of(n.args[0])->buffer;
       if (written.contains(f.storage(b)))
         refuse(n.span,
@@ -135,7 +135,7 @@ struct OrderCheck {
                "first. Read it in a second kernel",
                f[b].name);
     });
-    if (contains(kernel.body, [](const Call& n) { return n.callee == &sync_grid; })) return;
+    if (contains(kernel.body, [](const Call& n) { return n.intrinsic == &sync_grid; })) return;
     visit(
         kernel.body,
         [&](const Load& n) {

@@ -28,7 +28,7 @@ BufferId storage_of(const Function& f, BufferId b) {
 
 // ── elements under another type ───────────────────────────────────────────────────────────────────────
 Expr as_bits(const Expr& e, DType type, Span span) {
-  return e->dtype == type ? e : call(*find_callee("reinterpret"), {e}, type, span);
+  return e->dtype == type ? e : call(*find_intrinsic("reinterpret"), {e}, type, span);
 }
 
 DType bits_of(DType t) { return t.bits == 8 ? u8 : t.bits == 16 ? u16 : t.bits == 32 ? u32 : u64; }

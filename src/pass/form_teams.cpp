@@ -100,9 +100,9 @@ struct Former final : Rewriter {
   // A named barrier without a count is that of the team's threads.
   Expr operator()(const Expr& e) override {
     auto* n = e.as<Call>();
-    bool counts = n && n->callee->effect == Callee::Effect::partial_barrier && n->args.size() > 1;
+    bool counts = n && n->intrinsic->effect == Intrinsic::Effect::partial_barrier && n->args.size() > 1;
     if (!counts || team == whole_block(kernel) || as_int(n->args[1]).value_or(0) >= 0) return children(e);
-    return call(*n->callee, {n->args[0], imm(team.count, n->args[1]->dtype)}, n->dtype, n->span);
+    return call(*n->intrinsic, {n->args[0], imm(team.count, n->args[1]->dtype)}, n->dtype, n->span);
   }
   Stmt operator()(const Stmt& s) override {
     if (is_collective(s, f, varying)) {
@@ -190,7 +190,7 @@ struct Former final : Rewriter {
 Stmt with_barriers(const Kernel& k, const Target& target, const Stmt& body) {
   std::set<int64_t> taken{0};
   auto take = [&](const Call& n) {
-    if (n.callee->name.starts_with("bar_")) taken.insert(*as_int(n.args[0]));
+    if (n.intrinsic->name.starts_with("bar_")) taken.insert(*as_int(n.args[0]));
   };
   visit(body, take, [&](const Group& n) { taken.insert(n.attrs.get_int("barrier")); });
   std::map<std::pair<int64_t, int64_t>, int64_t> ids;

@@ -72,7 +72,9 @@ struct Fuser {
     visit(
         s, [&](const Load& n) { add(n.buffer, n.index, false); },
         [&](const Store& n) { add(n.buffer, n.index, true); },
-        [&](const Call& n) { plain &= n.callee->effect == Callee::Effect::pure && n.callee != &address_of; },
+        [&](const Call& n) {
+          plain &= n.intrinsic->effect == Intrinsic::Effect::pure && n.intrinsic != &address_of;
+        },
         [&](const While&) { plain = false; }, [&](const Tile&) { plain = false; });
     if (!plain || has_control(s)) return std::nullopt;
     return out;

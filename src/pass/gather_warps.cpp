@@ -18,10 +18,10 @@ namespace {
 // Do all threads of a warp come to something in it that they do together?
 bool joins_warps(const Stmt& s) {
   return contains(s, [](const Call& n) {
-    const Callee& c = *n.callee;
-    bool shuffles =
-        c.effect == Callee::Effect::warp && c.result == Callee::Result::same && !c.name.ends_with("_sync");
-    return shuffles || c.effect == Callee::Effect::barrier;
+    const Intrinsic& c = *n.intrinsic;
+    bool shuffles = c.effect == Intrinsic::Effect::warp && c.result == Intrinsic::Result::same &&
+                    !c.name.ends_with("_sync");
+    return shuffles || c.effect == Intrinsic::Effect::barrier;
   });
 }
 
@@ -37,10 +37,10 @@ struct Gatherer final : Rewriter {
     return contains(
         s,
         [](const Call& n) {
-          using Atomic = Callee::Atomic;
-          Atomic atomic = n.callee->atomic;
+          using Atomic = Intrinsic::Atomic;
+          Atomic atomic = n.intrinsic->atomic;
           bool updates = atomic != Atomic::none && atomic != Atomic::load && atomic != Atomic::store;
-          return updates || is_foreign(*n.callee);
+          return updates || is_foreign(*n.intrinsic);
         },
         [&](const While& n) { return varying.differs(n.cond) || !varying.parts(n.body).empty(); },
         [&](const For& n) {
@@ -62,7 +62,7 @@ struct Gatherer final : Rewriter {
     Stmt r = children(s);
     parted |= parts;
     if (!gathers) return r;
-    return block({eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), s->span), r}, s->span);
+    return block({eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), s->span), r}, s->span);
   }
 };
 

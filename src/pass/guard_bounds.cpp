@@ -37,7 +37,7 @@ struct Guard final : ScopedRewriter {
 
   // How many elements an access at a place takes, side by side.
   int64_t elements_at(const Call& n, const Load& at) const {
-    DType t = n.callee == &load_wide ? n.dtype : n.callee == &store_wide ? n.args[1]->dtype : at.dtype;
+    DType t = n.intrinsic == &load_wide ? n.dtype : n.intrinsic == &store_wide ? n.args[1]->dtype : at.dtype;
     return std::max<int64_t>(1, int64_t(t.bytes()) * t.lanes / std::max(1, at.dtype.bytes()));
   }
 
@@ -47,7 +47,7 @@ struct Guard final : ScopedRewriter {
     std::vector<Expr> index, args = address.args;
     for (auto& i : at.index) index.push_back((*this)(i));
     Expr mask = at.mask ? (*this)(at.mask) : at.mask;
-    if (obeys_mask(*owner.callee)) {
+    if (obeys_mask(*owner.intrinsic)) {
       mask = mask_of(at.buffer, index, mask);
       std::vector<Expr> last = index;
       if (int64_t n = elements_at(owner, at); n > 1) {
@@ -90,7 +90,7 @@ struct Guard final : ScopedRewriter {
     if (auto* n = e.as<Call>()) {
       std::vector<Expr> args;
       for (auto& a : n->args) args.push_back(place_of(a) ? place(*n, *a.as<Call>()) : (*this)(a));
-      return call(*n->callee, std::move(args), n->dtype, n->span);
+      return call(*n->intrinsic, std::move(args), n->dtype, n->span);
     }
     if (auto* n = e.as<Load>()) {
       Expr inner = children(e);

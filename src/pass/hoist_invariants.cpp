@@ -14,7 +14,9 @@
 namespace tl {
 namespace {
 
-bool is_value(const Call& n) { return n.callee->effect == Callee::Effect::pure && n.callee != &address_of; }
+bool is_value(const Call& n) {
+  return n.intrinsic->effect == Intrinsic::Effect::pure && n.intrinsic != &address_of;
+}
 
 // Takes out of one loop's body what may stand before the loop.
 struct Mover : Rewriter {
@@ -36,7 +38,7 @@ struct Mover : Rewriter {
         [&](const Let& n) { defined.insert(n.var.get()); },
         [&](const Store& n) { stored.insert(f.storage(n.buffer)); },
         [&](const Load& n) { loads.push_back(&n); },
-        [&](const Call& n) { is_opaque |= n.callee->effect != Callee::Effect::pure; });
+        [&](const Call& n) { is_opaque |= n.intrinsic->effect != Intrinsic::Effect::pure; });
     for (BufferId b : stored) writes_tensors |= f[b].scope == Scope::global;
     finds_any = !is_opaque && std::ranges::any_of(loads, [&](const Load* n) {
       return !stored.contains(f.storage(n->buffer)) && is_movable(Expr(n));

@@ -139,7 +139,7 @@ struct Inserter {
     if (varying.separates(s)) {
       apart(s, accesses.of(s, team));
       visit(s, [&](const Call& c) {
-        if (c.callee == &thread_return) gone = s->span;
+        if (c.intrinsic == &thread_return) gone = s->span;
       });
       return;
     }
@@ -171,11 +171,11 @@ struct Inserter {
     }
   }
 
-  void jump(const Stmt& s, const Callee& callee) {
-    if (&callee == &continue_loop && (accesses.conflict(now.pending, jumping.head) != Conflict::none))
+  void jump(const Stmt& s, const Intrinsic& intrinsic) {
+    if (&intrinsic == &continue_loop && (accesses.conflict(now.pending, jumping.head) != Conflict::none))
       need_barrier(barrier, s);
-    if (&callee == &break_loop) jumping.breaks.add(now, warp);
-    if (&callee == &continue_loop) jumping.continues.add(now, warp);
+    if (&intrinsic == &break_loop) jumping.breaks.add(now, warp);
+    if (&intrinsic == &continue_loop) jumping.continues.add(now, warp);
     now = {};  // nothing comes here
   }
 
@@ -201,7 +201,7 @@ struct Inserter {
   void node(const Stmt&, const Alloc&) {}
   void node(const Stmt&, const Tile&) { internal_error("a tile operator at level machine"); }
   void node(const Stmt& s, const Eval&) {
-    if (const Callee* c = control_of(s))
+    if (const Intrinsic* c = control_of(s))
       jump(s, *c);
     else
       leaf(s);
@@ -223,13 +223,13 @@ struct Inserter {
   Stmt barrier_of(const Team& t, Span span) const {
     if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
     if (t.count == warp && t.first % warp == 0)
-      return eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), span);
+      return eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), span);
     if (t.first % warp || t.count % warp)
       fail(span,
            "the threads [{}, {}) need a barrier of their own here, as they exchange data, but they are not "
            "whole warps of {}: let the range begin and end at multiples of {}",
            t.first, t.first + t.count, warp, warp);
-    return eval(call(*find_callee("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
+    return eval(call(*find_intrinsic("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
   }
 
   Stmt place(const Stmt& body) const {
@@ -238,7 +238,7 @@ struct Inserter {
       if (auto it = barrier.find(original.get()); it != barrier.end())
         out.push_back(barrier_of(it->second, original->span));
       else if (warp_barrier.contains(original.get()))
-        out.push_back(eval(call(*find_callee("sync_warp"), {whole_warp(warp)}), original->span));
+        out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
       out.push_back(walked);
       if (auto it = barrier_after.find(original.get()); it != barrier_after.end())
         out.push_back(barrier_of(it->second, original->span));

@@ -1,8 +1,8 @@
 // legalize_dtypes: storage types become types that every language has. A buffer of 8-bit floats holds bytes
-// from here on, one of tf32 holds f32, and casts become calls of to_X and from_X (ir/callee_narrow.cpp). In
-// tensors and shared memory elements of 4 bits are packed two to a byte: an access takes whole bytes, which
-// are packed and unpacked here; in registers each has a byte of its own.  After vectorize, whose vectors are
-// the whole bytes; before the index arithmetic is narrowed.
+// from here on, one of tf32 holds f32, and casts become calls of to_X and from_X (ir/intrinsic_narrow.cpp).
+// In tensors and shared memory elements of 4 bits are packed two to a byte: an access takes whole bytes,
+// which are packed and unpacked here; in registers each has a byte of its own.  After vectorize, whose
+// vectors are the whole bytes; before the index arithmetic is narrowed.
 //
 //   C[i] = cast<e4m3>(A[i])         ->   C[i] = to_e4m3<u8>(A[i], 0, 1)
 //   B[ramp(8*i, 1, 8)]  (of i4)     ->   interleave<u8x8>(B[ramp(4*i, 1, 4)] & 15, B[…] >> 4)
@@ -19,8 +19,8 @@ DType plain(DType t) {
   return (t.kind == DType::Kind::tfloat ? f32 : u8).with_lanes(t.lanes);
 }
 
-const Callee& row_of(std::string_view direction, DType t) {
-  const Callee* row = find_callee(std::string(direction) + to_string(t.scalar()));
+const Intrinsic& row_of(std::string_view direction, DType t) {
+  const Intrinsic* row = find_intrinsic(std::string(direction) + to_string(t.scalar()));
   internal_check(row, "a conversion of " + to_string(t));
   return *row;
 }
@@ -54,7 +54,7 @@ struct Expander final : ScopedRewriter {
       Expr x = call(row_of("to_", t),
                     {as_single(value, at), broadcast(rounding, code.lanes), broadcast(saturate, code.lanes)},
                     bits, at);
-      return bits == code ? x : call(*find_callee("reinterpret"), {x}, code, at);
+      return bits == code ? x : call(*find_intrinsic("reinterpret"), {x}, code, at);
     }
     Expr whole = value->dtype.is_float() ? cast(i32.with_lanes(code.lanes), value, at) : value;
     return binary(BinaryOp::bit_and, cast(code, whole, at), imm(15, code), at);
@@ -169,7 +169,7 @@ struct Expander final : ScopedRewriter {
     return load(plain(n.dtype.scalar()), n.buffer, index, n.span, mask, claim_of(n.claim));
   }
   Expr call_of(const Call& n) {
-    if (n.callee == &address_of) {
+    if (n.intrinsic == &address_of) {
       auto& at = *n.args[0].as<Load>();
       std::vector<Expr> index = all(at.index);
       std::vector<Expr> args = n.args;
@@ -182,12 +182,12 @@ struct Expander final : ScopedRewriter {
       }
       args[0] = load(plain(at.dtype.scalar()), at.buffer, index, at.span,
                      at.mask ? (*this)(at.mask) : at.mask, claim_of(at.claim));
-      return call(*n.callee, std::move(args), n.dtype, n.span);
+      return call(*n.intrinsic, std::move(args), n.dtype, n.span);
     }
     std::vector<Expr> args = all(n.args);
     DType type = plain(n.dtype);
-    bool same_bits = n.callee->name == "reinterpret" && args[0]->dtype == type;
-    return same_bits ? args[0] : call(*n.callee, std::move(args), type, n.span);
+    bool same_bits = n.intrinsic->name == "reinterpret" && args[0]->dtype == type;
+    return same_bits ? args[0] : call(*n.intrinsic, std::move(args), type, n.span);
   }
 
   Expr operator()(const Expr& e) override {

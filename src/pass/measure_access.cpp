@@ -176,11 +176,11 @@ struct Measurer {
     // A warp-wide copy: as many lanes as its blocks have rows give the address of 16 bytes.
     auto& call = static_cast<const Call&>(*e.by);
     for (auto* row : target.copies)
-      if (call.callee == &row->callee && f[e.buffer].scope == Scope::shared)
+      if (call.intrinsic == &row->intrinsic && f[e.buffer].scope == Scope::shared)
         measure({.buffer = e.buffer,
                  .index = place_of(call.args[e.argument])->index[0],
                  .writes = e.writes(),
-                 .instruction = row->callee.name,
+                 .instruction = row->intrinsic.name,
                  .bytes = 16,
                  .takers = 8 * row->matrices,
                  .span = here});

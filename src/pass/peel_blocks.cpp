@@ -81,7 +81,7 @@ struct Needs final : ScopedRewriter {
       access(n->buffer, n->index);
       reads |= f[n->buffer].scope == Scope::global;
     }
-    if (auto* n = e.as<Call>()) plain &= n->callee->effect == Callee::Effect::pure;
+    if (auto* n = e.as<Call>()) plain &= n->intrinsic->effect == Intrinsic::Effect::pure;
     auto* n = e.as<Select>();
     if (!n) return children(e);
     (*this)(n->cond);

@@ -13,7 +13,7 @@ bool in_registers(const BufferInfo& b) { return b.scope == Scope::local || b.sco
 
 // Calls whose value is one for the whole block, whatever their arguments.
 bool agrees(const Call& c) {
-  return c.callee == &block_uniform || c.callee->effect == Callee::Effect::barrier;
+  return c.intrinsic == &block_uniform || c.intrinsic->effect == Intrinsic::Effect::barrier;
 }
 
 // Why what is assigned in a parallel loop differs: each iteration has its own.  For elements of a tile that
@@ -34,18 +34,18 @@ bool note(Map& map, Key key, const std::string& why) {
 }
 
 std::string source_of(const Call& c) {
-  using Effect = Callee::Effect;
-  if (c.callee == &thread_index) {
+  using Effect = Intrinsic::Effect;
+  if (c.intrinsic == &thread_index) {
     auto dim = as_int(c.args[0]);
     return fmt::format("threadIdx.{}", dim && *dim >= 0 && *dim < 3 ? "xyz"[*dim] : 'x');
   }
-  if (is_foreign(*c.callee)) return fmt::format("what {} gives to each thread", c.callee->name);
-  if (c.callee == &elected || c.callee == &random_sequence || c.callee->effect == Effect::thread)
+  if (is_foreign(*c.intrinsic)) return fmt::format("what {} gives to each thread", c.intrinsic->name);
+  if (c.intrinsic == &elected || c.intrinsic == &random_sequence || c.intrinsic->effect == Effect::thread)
     return "the thread's number in its block";
-  if (c.callee->effect == Effect::warp)
-    return fmt::format("{}, whose value is that of a warp", c.callee->name);
-  if (c.callee->effect == Effect::memory && c.dtype != none_type)
-    return fmt::format("what {} gives to each thread", c.callee->name);
+  if (c.intrinsic->effect == Effect::warp)
+    return fmt::format("{}, whose value is that of a warp", c.intrinsic->name);
+  if (c.intrinsic->effect == Effect::memory && c.dtype != none_type)
+    return fmt::format("what {} gives to each thread", c.intrinsic->name);
   return "";
 }
 
@@ -95,7 +95,7 @@ void Varying::mark(const Stmt& s, const std::string& control, bool parallel) {
     for (auto& e : effects_of(s).list)
       if (e.is_through_address() && e.writes())
         add(e.buffer,
-            fmt::format("what {} gives to each thread", static_cast<const Call&>(*e.by).callee->name));
+            fmt::format("what {} gives to each thread", static_cast<const Call&>(*e.by).intrinsic->name));
   } else if (auto* loop = s.as<For>()) {
     std::string head = first_of(reason(loop->min), reason(loop->extent));
     if (!head.empty()) changed |= note(vars, loop->var.get(), head);
@@ -138,7 +138,7 @@ std::string Varying::parts(const Stmt& loop_body) const {
   std::string found;
   if (!jumps(loop_body)) return found;
   walk(loop_body, [&](const Stmt& s, const std::string& control, const WalkContext&) {
-    const Callee* c = control_of(s);
+    const Intrinsic* c = control_of(s);
     if (found.empty() && (c == &break_loop || c == &continue_loop)) found = control;
     return !s.as<For>() && !s.as<While>();
   });

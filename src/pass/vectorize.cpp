@@ -180,7 +180,7 @@ struct Widening {
                [&](const Call& c) -> Expr {
                  std::vector<Expr> args;
                  for (auto& a : c.args) args.push_back(vector(a));
-                 return call(*c.callee, std::move(args), c.dtype.with_lanes(n), c.span);
+                 return call(*c.intrinsic, std::move(args), c.dtype.with_lanes(n), c.span);
                },
                [&](const auto& other) -> Expr { return Expr(&other); }});
     internal_check(out->dtype.lanes == n, "a vector expression");
@@ -215,7 +215,7 @@ struct BodyWidening {
   // Neighbouring elements updated at once; null where they are not neighbours, or masked apart.
   Stmt update(const Eval& s) const {
     auto* c = s.value.as<Call>();
-    if (!c || c->callee->atomic == Callee::Atomic::none || c->args.size() != 3) return {};
+    if (!c || c->intrinsic->atomic == Intrinsic::Atomic::none || c->args.size() != 3) return {};
     const Load& at = *place_of(c->args[0]);
     if (w.uniform(at.index[0])) return {};
     Expr where = w.index(at.buffer, at.index[0]), all = w.all_of(w.guard, w.mask(at.mask));
@@ -223,7 +223,7 @@ struct BodyWidening {
     if (!run || !is_int(run->stride, 1) || (all && all->dtype.lanes > 1)) return {};
     Expr place = load(at.dtype, at.buffer, {where}, at.span, all, w.claim(at.claim));
     return eval(
-        call(*c->callee, {address(place, "", c->span), w.wide(c->args[1]), c->args[2]}, c->dtype, c->span),
+        call(*c->intrinsic, {address(place, "", c->span), w.wide(c->args[1]), c->args[2]}, c->dtype, c->span),
         s.span);
   }
 
@@ -346,7 +346,7 @@ struct Vectorizer final : ScopedRewriter {
     visit(
         loop.body, [&](const Load& n) { limit(n.buffer); }, [&](const Store& n) { limit(n.buffer); },
         [&](const Call& n) {
-          if (n.callee->atomic != Callee::Atomic::none)
+          if (n.intrinsic->atomic != Intrinsic::Atomic::none)
             while (lanes > target.atomic_lanes(n, f)) lanes = lanes % 2 ? 1 : lanes / 2;
         });
     bool power = (lanes & (lanes - 1)) == 0;
@@ -355,7 +355,7 @@ struct Vectorizer final : ScopedRewriter {
 
   bool has_effects(const Stmt& s) const {
     return contains(s, [](const Call& c) {
-      return c.callee->effect != Callee::Effect::pure && c.callee->atomic == Callee::Atomic::none;
+      return c.intrinsic->effect != Intrinsic::Effect::pure && c.intrinsic->atomic == Intrinsic::Atomic::none;
     });
   }
 

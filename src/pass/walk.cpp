@@ -60,7 +60,7 @@ void note_statement(WalkContext& at, const Stmt& s) {
     if (at.learns) learn(at.facts, n->var, n->value);
   } else if (auto* n = s.as<Eval>(); n && at.learns) {
     auto* c = n->value.as<Call>();
-    if (c && c->callee == &assume_function) at.facts.assume(c->args[0]);
+    if (c && c->intrinsic == &assume_function) at.facts.assume(c->args[0]);
   }
 }
 

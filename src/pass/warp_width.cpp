@@ -33,13 +33,14 @@ const Reduction* reduction_of(const Expr& e) {
   auto* c = e.as<Call>();
   if (!c) return nullptr;
   auto it = std::find_if(std::begin(reductions), std::end(reductions),
-                         [&](auto& r) { return r.name == c->callee->name; });
+                         [&](auto& r) { return r.name == c->intrinsic->name; });
   return it == std::end(reductions) ? nullptr : it;
 }
 
-bool is_shuffle(const Callee& c) { return c.name.starts_with("shfl") && c.name.ends_with("_sync"); }
-bool takes_mask(const Callee& c) {  // as its last argument
-  bool among = c.effect == Callee::Effect::warp && (c.name.ends_with("_sync") || c.name.ends_with("_sync64"));
+bool is_shuffle(const Intrinsic& c) { return c.name.starts_with("shfl") && c.name.ends_with("_sync"); }
+bool takes_mask(const Intrinsic& c) {  // as its last argument
+  bool among =
+      c.effect == Intrinsic::Effect::warp && (c.name.ends_with("_sync") || c.name.ends_with("_sync64"));
   return among || c.name == "sync_warp";
 }
 
@@ -60,54 +61,55 @@ struct WarpWidth {
     auto number = as_int(n.args[1]), width = as_int(n.args[2]);
     if (width && *width > warp)
       fail(n.span, "{}: width is {}, but a warp of {} has {} threads; it must be a power of two, at most {}",
-           n.callee->name, *width, target.name, warp, warp);
-    if (number && n.callee->name == "shfl_xor_sync" && *number >= warp)
-      fail(n.span, "{}: {} is not a distance within a warp of {}: it must be 0 to {}", n.callee->name,
+           n.intrinsic->name, *width, target.name, warp, warp);
+    if (number && n.intrinsic->name == "shfl_xor_sync" && *number >= warp)
+      fail(n.span, "{}: {} is not a distance within a warp of {}: it must be 0 to {}", n.intrinsic->name,
            *number, target.name, warp - 1);
   }
   void check_barrier(const Call& n) const {
     if (!as_int(n.args[0]))  // and what is not known could be the number of a team's own barrier
       fail(n.span, "{}: {}, the number of a barrier, must be a constant: it is part of the instruction",
-           n.callee->name, print(n.args[0]));
+           n.intrinsic->name, print(n.args[0]));
     auto threads = n.args.size() == 2 ? as_int(n.args[1]) : std::nullopt;
     if (threads && *threads > 0 && *threads % warp)
       fail(n.span,
            "{}: {} threads; the number must be a multiple of {}, the threads of a warp of {}, as warps "
            "arrive whole",
-           n.callee->name, *threads, warp, target.name);
+           n.intrinsic->name, *threads, warp, target.name);
   }
 
   Expr vote(const Call& n, std::vector<Expr> args) const {
     for (auto& v : votes) {
-      if (is_wide && n.callee->name == v.narrow)
+      if (is_wide && n.intrinsic->name == v.narrow)
         fail(n.span,
              "{} gives 32 bits, one for each lane, but a warp of {} has {}; ask for 64: dtype='uint64'",
              v.narrow, target.name, warp);
-      if (!is_wide && n.callee->name == v.wide)
-        return cast(u64, call(*find_callee(v.narrow), std::move(args), n.span), n.span);
+      if (!is_wide && n.intrinsic->name == v.wide)
+        return cast(u64, call(*find_intrinsic(v.narrow), std::move(args), n.span), n.span);
     }
-    return call(*n.callee, std::move(args), n.dtype, n.span);
+    return call(*n.intrinsic, std::move(args), n.dtype, n.span);
   }
 
   Expr operator()(const Call& n, Rewriter& self) const {
     if (!target.has_threads()) return self.children(n);
-    if (n.callee->name == "warp_size") return imm(warp, i64, n.span);
-    if (n.callee->name == "all_lanes") return whole_warp(warp);
+    if (n.intrinsic->name == "warp_size") return imm(warp, i64, n.span);
+    if (n.intrinsic->name == "all_lanes") return whole_warp(warp);
     if (reduction_of(Expr(&n)))
-      fail(n.span, "{} must be assigned to a name of its own: y = {}(x)", n.callee->name, n.callee->name);
-    if (n.callee->name.starts_with("bar_")) check_barrier(n);
-    if (!takes_mask(*n.callee) && n.callee->effect != Callee::Effect::warp) return self.children(n);
+      fail(n.span, "{} must be assigned to a name of its own: y = {}(x)", n.intrinsic->name,
+           n.intrinsic->name);
+    if (n.intrinsic->name.starts_with("bar_")) check_barrier(n);
+    if (!takes_mask(*n.intrinsic) && n.intrinsic->effect != Intrinsic::Effect::warp) return self.children(n);
     std::vector<Expr> args;
     for (auto& a : n.args) args.push_back(self(a));
-    if (takes_mask(*n.callee)) args.back() = as_mask(args.back());
+    if (takes_mask(*n.intrinsic)) args.back() = as_mask(args.back());
     Expr result = vote(n, std::move(args));
-    if (is_shuffle(*n.callee)) check_shuffle(*result.as<Call>());
+    if (is_shuffle(*n.intrinsic)) check_shuffle(*result.as<Call>());
     return result;
   }
 
   // x; y = shfl_xor(x, half of the warp); x + y; …: the last of these is the value of that name.
   std::vector<Stmt> reduced(const Let& n, const Reduction& r) const {
-    static const Callee& shuffle = *find_callee("shfl_xor_sync");
+    static const Intrinsic& shuffle = *find_intrinsic("shfl_xor_sync");
     Span span = n.value->span;
     std::vector<Stmt> out;
     auto named = [&](const Expr& e) {

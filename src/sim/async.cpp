@@ -20,7 +20,7 @@ Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
              fmt::format("{}: thread {} has initialised the barrier and executed no fence since, so the "
                          "asynchronous proxy may not see it; let that thread execute fence_mbarrier_init(), "
                          "before the barrier of the block",
-                         x.site.callee->name, m.initialiser));
+                         x.site.intrinsic->name, m.initialiser));
   m.copies++;
   if (!watch_of(x)) return {};
   return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
@@ -64,7 +64,7 @@ void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t byt
   for (int64_t i = 0; i < bytes; i += bulk_unit)
     addresses.push_back(int64_t(reinterpret_cast<uintptr_t>(at)) + i);
   counters->access(x.place(arg), addresses, std::min(bytes, bulk_unit), x.site.site, Counter::Kind::copy,
-                   x.site.callee->name);
+                   x.site.intrinsic->name);
 }
 
 namespace {
@@ -80,7 +80,7 @@ void begin_copy(const Execution& x) {
     if (given < 0 || given > bytes)
       stop(Finding::Kind::fault, x.site.span,
            "{}: {} of {} bytes are to be copied, in {}; the rest is filled with 0, so it must be 0 to {}",
-           x.site.callee->name, given, bytes, describe_thread(x.warp, lane), bytes);
+           x.site.intrinsic->name, given, bytes, describe_thread(x.warp, lane), bytes);
     Groups& groups = engine_of(x).groups(Timeline::copies, thread);
     Logical by = logical(x, Timeline::copies, thread, groups.epoch);
     std::byte* from = given ? x.reach(1, lane, x.value(1, lane).i, given, bytes, Touch::read, &by) : nullptr;
@@ -92,7 +92,7 @@ void begin_copy(const Execution& x) {
     engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .chunks = std::move(chunks)});
   });
   read.count(x.warp, x.place(1), bytes, x.site.site, Counter::Kind::load);
-  written.count(x.warp, x.place(0), bytes, x.site.site, Counter::Kind::copy, x.site.callee->name);
+  written.count(x.warp, x.place(0), bytes, x.site.site, Counter::Kind::copy, x.site.intrinsic->name);
 }
 
 // ── groups ────────────────────────────────────────────────────────────────────────────────────────────
@@ -127,7 +127,7 @@ int64_t bulk_bytes(const Execution& x, int lane) {
   int64_t bytes = x.value(2, lane).i;
   if (bytes <= 0 || bytes % bulk_unit)
     stop(Finding::Kind::misaligned, x.site.span, "{}: {} bytes, in {}; a bulk copy moves a multiple of {}",
-         x.site.callee->name, bytes, describe_thread(x.warp, lane), bulk_unit);
+         x.site.intrinsic->name, bytes, describe_thread(x.warp, lane), bulk_unit);
   return bytes;
 }
 
@@ -200,11 +200,12 @@ Semantics async_semantics(AsyncKind does) {
 // What goes on beside the threads needs logical ones.
 void Translator::prepare_async(const AsyncInstr& row) {
   auto offers = [&](const Target* t) {
-    return std::ranges::any_of(t->async, [&](auto& other) { return other.callee.name == row.callee.name; });
+    return std::ranges::any_of(t->async,
+                               [&](auto& other) { return other.intrinsic.name == row.intrinsic.name; });
   };
   if (!offers(&target)) {
     auto all = all_targets();
-    fail(span, "{} has no {}; {} has it", target.name, row.callee.name,
+    fail(span, "{} has no {}; {} has it", target.name, row.intrinsic.name,
          (*std::ranges::find_if(all, offers))->name);
   }
   bool by_proxy = row.does >= AsyncKind::bulk_load && row.does <= AsyncKind::fence;
@@ -215,9 +216,9 @@ void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
   Place& p = code.places[size_t(place)];
   constexpr int widest = 16;
   bool shared = row.operands[arg] == 's', tensor = row.operands[arg] == 't';
-  touch(p, row.bytes ? row.bytes : tensor ? p.type.bytes() : widest, row.callee.access[arg] != 'r');
+  touch(p, row.bytes ? row.bytes : tensor ? p.type.bytes() : widest, row.intrinsic.access[arg] != 'r');
   if (p.scope != (shared ? Scope::shared : Scope::global))
-    fail(span, "{}: its argument {} must be in {} memory, but {} is not", row.callee.name, arg + 1,
+    fail(span, "{}: its argument {} must be in {} memory, but {} is not", row.intrinsic.name, arg + 1,
          shared ? "shared" : "global", p.name);
   if (row.does == AsyncKind::init) code.barriers += p.elements * p.type.bytes() / row.bytes;
 }

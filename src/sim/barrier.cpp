@@ -12,13 +12,13 @@ namespace tl::sim {
 
 void leave_barrier(Warp& w) {
   if (PerformanceCounters* t = w.block->counters; t && is_waiting(w))
-    t->waited(waits_at(w).site, waits_at(w).callee->name, w.block->executed - w.came);
+    t->waited(waits_at(w).site, waits_at(w).intrinsic->name, w.block->executed - w.came);
   w.state = Warp::State::running;
 }
 
 // Each team comes to the barrier of the block at its own place.
 static bool are_of_two_teams(const CallSite& a, const CallSite& b) {
-  return a.callee == b.callee && a.team.count && b.team.count && a.team != b.team;
+  return a.intrinsic == b.intrinsic && a.team.count && b.team.count && a.team != b.team;
 }
 
 void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
@@ -38,7 +38,7 @@ void check_barrier(const std::vector<Warp>& warps, const Warp& waiting) {
     f.text = fmt::format(
         "{} in divergent flow: {} waits here, but {} {}; every thread of the block must reach the same "
         "barrier: move it out of the condition",
-        here.callee->name, describe_thread(waiting, 0), describe_thread(w, 0), other);
+        here.intrinsic->name, describe_thread(waiting, 0), describe_thread(w, 0), other);
     throw Fault(std::move(f));
   }
 }
@@ -72,7 +72,7 @@ void check_named(const Block& block, const std::vector<Warp>& warps) {
     const Span& span = waits_at(w).span;
     f.text += fmt::format(
         "; thread {} waits at {}{}", w.first,
-        w.barrier >= 0 ? fmt::format("barrier {}", w.barrier) : std::string(waits_at(w).callee->name),
+        w.barrier >= 0 ? fmt::format("barrier {}", w.barrier) : std::string(waits_at(w).intrinsic->name),
         span ? fmt::format(" on line {}", span.line) : "");
     if (f.other_thread >= 0) continue;
     f.other = span;

@@ -109,14 +109,14 @@ Code unary_code(const Unary& n, Code a) {
 }
 
 Code call_code(const Call& n, std::vector<Code> args, Span span) {
-  if (n.callee == &block_uniform) return args[0];
+  if (n.intrinsic == &block_uniform) return args[0];
   if (Code message = message_code(n, args, span)) return message;
-  if (n.callee->effect != Callee::Effect::pure || !n.callee->computes())
-    refuse_thread_level(span, n.callee->name);
+  if (n.intrinsic->effect != Intrinsic::Effect::pure || !n.intrinsic->computes())
+    refuse_thread_level(span, n.intrinsic->name);
   constexpr size_t most = 8;
   internal_check(args.size() <= most, "a scalar function of many arguments");
   bool from_float = !n.args.empty() && n.args[0]->dtype.is_float();
-  if (auto exact = n.callee->exact) {
+  if (auto exact = n.intrinsic->exact) {
     std::vector<DType> types;
     for (auto& a : n.args) types.push_back(a->dtype);
     return [args, types, exact, type = n.dtype](Frame& x) {
@@ -125,7 +125,7 @@ Code call_code(const Call& n, std::vector<Code> args, Span span) {
       return exact(values, types.data(), type);
     };
   }
-  auto eval = n.callee->eval;
+  auto eval = n.intrinsic->eval;
   auto compute = [args, from_float, eval](Frame& x) {
     double values[most];
     for (size_t i = 0; i < args.size(); i++) {
@@ -266,8 +266,8 @@ Code ExprCompiler::operator()(const Expr& e) {
                          [load, none, mask = self(n.mask)](Frame& x) { return mask(x).i ? load(x) : none; };
                    },
                    [&](const Call& n) -> Code {
-                     if (n.callee->atomic != Callee::Atomic::none) return atomic_code(self, n, span);
-                     if (is_foreign(*n.callee)) return foreign_code(self, n, span);
+                     if (n.intrinsic->atomic != Intrinsic::Atomic::none) return atomic_code(self, n, span);
+                     if (is_foreign(*n.intrinsic)) return foreign_code(self, n, span);
                      std::vector<Code> args;
                      for (auto& a : n.args) args.push_back(a->dtype.is_handle() ? Code() : self(a));
                      return call_code(n, std::move(args), span);

@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "ir/kernel.h"
 
 namespace tl {

@@ -14,7 +14,7 @@ Code atomic_code(ExprCompiler& compile, const Call& n, Span span) {
   Code value = n.args.size() == 3 ? compile(n.args[1]) : Code();
   Code mask = place.mask ? compile(place.mask) : Code();
   auto access = element_access(place.dtype);
-  return [=, id = size_t(place.buffer.value), type = place.dtype, op = n.callee->atomic](Frame& x) {
+  return [=, id = size_t(place.buffer.value), type = place.dtype, op = n.intrinsic->atomic](Frame& x) {
     if (mask && !mask(x).i) return Scalar();
     Scalar v = value ? value(x) : Scalar();
     int64_t offset = at(x);
@@ -59,7 +59,7 @@ Code foreign_code(ExprCompiler& compile, const Call& n, Span span) {
   require_foreign_eval(n, "the reference", span);
   auto eval = find_foreign_eval(n.args[1].as<StringImm>()->value);
   size_t first = 2, outputs = 0;
-  if (n.callee == &inline_ptx) first = 3, outputs = size_t(*as_int(n.args[2]));
+  if (n.intrinsic == &inline_ptx) first = 3, outputs = size_t(*as_int(n.args[2]));
   std::vector<std::function<ForeignValue(Frame&)>> to, from;
   std::vector<DType> results;
   for (size_t i = first; i < n.args.size(); i++) {

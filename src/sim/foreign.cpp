@@ -14,9 +14,9 @@ namespace tl::sim {
 namespace {
 
 // A sum of f32 in global memory takes zero for a subnormal number, and gives it (PTX ISA, atom).
-Scalar update(Callee::Atomic op, const Place& p, Scalar old, Scalar value) {
+Scalar update(Intrinsic::Atomic op, const Place& p, Scalar old, Scalar value) {
   if (!p.type.is_float()) return scalar(combine(op, old.i, value.i, p.type));
-  if (op != Callee::Atomic::add || p.type != f32 || p.scope != Scope::global)
+  if (op != Intrinsic::Atomic::add || p.type != f32 || p.scope != Scope::global)
     return scalar(combine(op, old.d, value.d, p.type));
   auto flushed = [](double d) {
     return std::fabs(d) < double(std::numeric_limits<float>::min()) ? std::copysign(0.0, d) : d;
@@ -26,7 +26,7 @@ Scalar update(Callee::Atomic op, const Place& p, Scalar old, Scalar value) {
 
 void atomic_access(const Execution& x) {
   const Place& p = x.place(0);
-  auto op = x.site.callee->atomic;
+  auto op = x.site.intrinsic->atomic;
   bool has_value = x.site.args.size() == 3;
   int lanes = has_value ? x.site.args[1].type.lanes : 1;
   BlockWatch* watch = x.warp.block->watch;
@@ -36,7 +36,7 @@ void atomic_access(const Execution& x) {
   with_element(p.type, [&](auto element) {
     int64_t bytes = element.bytes, whole = bytes * lanes;
     for_lanes(x.lanes, [&](int lane) {
-      bool reads = op != Callee::Atomic::store, writes = op != Callee::Atomic::load;
+      bool reads = op != Intrinsic::Atomic::store, writes = op != Intrinsic::Atomic::load;
       Touch touch = writes ? Touch::atomic_update : Touch::atomic_read;
       std::byte* at = x.operand(0, lane, whole, std::min<int64_t>(whole, x.warp.code->vector_bytes), touch);
       addresses.set(lane, at);
@@ -53,12 +53,12 @@ void atomic_access(const Execution& x) {
         if (x.site.type != none_type) x.give(lane, old);
       }
     });
-    addresses.count(x.warp, p, whole, x.site.site, Counter::Kind::atomic, x.site.callee->name);
+    addresses.count(x.warp, p, whole, x.site.site, Counter::Kind::atomic, x.site.intrinsic->name);
   });
 }
 
 void wide_access(const Execution& x) {
-  bool loads = x.site.callee == &load_wide;
+  bool loads = x.site.intrinsic == &load_wide;
   int words = loads ? x.site.type.lanes : x.site.args[1].type.lanes;
   int64_t bytes = int64_t(words) * 4;
   PerformanceCounters::Addresses addresses(x.warp.block->counters);
@@ -139,7 +139,7 @@ struct Reached {
 
 // args: a text, a key, and of PTX the number of places that it writes, which follow.
 void foreign(const Execution& x) {
-  bool ptx = x.site.callee == &inline_ptx;
+  bool ptx = x.site.intrinsic == &inline_ptx;
   size_t first = ptx ? 3 : 2, outputs = ptx ? size_t(x.value(2, 0).i) : 0;
   auto eval = find_foreign_eval(x.site.args[1].text);
   internal_check(eval != nullptr, "foreign code without a meaning");
@@ -180,10 +180,10 @@ void foreign(const Execution& x) {
 
 }  // namespace
 
-Semantics memory_semantics(const Callee& callee) {
-  if (callee.atomic != Callee::Atomic::none) return atomic_access;
-  if (&callee == &load_wide || &callee == &store_wide) return wide_access;
-  return is_foreign(callee) ? foreign : nullptr;
+Semantics memory_semantics(const Intrinsic& intrinsic) {
+  if (intrinsic.atomic != Intrinsic::Atomic::none) return atomic_access;
+  if (&intrinsic == &load_wide || &intrinsic == &store_wide) return wide_access;
+  return is_foreign(intrinsic) ? foreign : nullptr;
 }
 
 }  // namespace tl::sim

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/output.h"
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "sim/elements.h"
 #include "sim/message.h"
 #include "sim/undefined.h"
@@ -88,7 +88,7 @@ void Execution::report(int lane, Finding::Kind kind, std::string text) const {
 
 void Execution::count(Counter::Kind kind, int64_t flops) const {
   if (PerformanceCounters* t = warp.block->counters)
-    t->instruction(site.site, kind, site.callee->name, flops);
+    t->instruction(site.site, kind, site.intrinsic->name, flops);
 }
 
 void Execution::require_whole_warp() const {
@@ -96,7 +96,7 @@ void Execution::require_whole_warp() const {
   int missing = first_lane(~lanes), here = lanes ? first_lane(lanes) : 0;
   bool exists = has_lane(warp.alive, missing);
   stop(Finding::Kind::divergence, site.span,
-       "{} needs all {} threads of the warp, but {} {}, while {} executes it; {}", site.callee->name,
+       "{} needs all {} threads of the warp, but {} {}, while {} executes it; {}", site.intrinsic->name,
        warp.lane_count(),
        exists ? describe_thread(warp, missing) : fmt::format("thread {}", warp.first + missing),
        exists ? "does not take part" : "does not exist", describe_thread(warp, here),
@@ -291,15 +291,15 @@ struct Blocks {
       }
       if (!holes.empty()) forget(block, holes);
     }
-    addresses.count(x.warp, x.place(memory), row_bytes, x.site.site, kind, x.site.callee->name);
+    addresses.count(x.warp, x.place(memory), row_bytes, x.site.site, kind, x.site.intrinsic->name);
   }
 };
 
 void check_shared(const Execution& x) {
   const Place& p = x.place(Blocks::memory);
   if (p.scope == Scope::shared) return;
-  stop(Finding::Kind::fault, x.site.span, "{} moves shared memory, but {} is not shared", x.site.callee->name,
-       p.name);
+  stop(Finding::Kind::fault, x.site.span, "{} moves shared memory, but {} is not shared",
+       x.site.intrinsic->name, p.name);
 }
 void load_blocks(const Execution& x) {
   x.require_whole_warp();
@@ -425,26 +425,26 @@ std::vector<std::vector<int32_t>> positions_of(const MatrixInstr& row) {
   return all;
 }
 
-InstrRow semantics_of(const Callee& callee) {
+InstrRow semantics_of(const Intrinsic& intrinsic) {
   for (std::span<const ThreadRow> rows : {std::span<const ThreadRow>(thread_rows), warp_rows()})
     for (auto& row : rows)
-      if (row.name == callee.name) return {.run = row.run};
-  if (auto run = memory_semantics(callee)) return {.run = run};
+      if (row.name == intrinsic.name) return {.run = row.run};
+  if (auto run = memory_semantics(intrinsic)) return {.run = run};
   for (const Target* t : all_targets()) {
     for (auto* row : t->matrix)
-      if (row->callee.name == callee.name)
+      if (row->intrinsic.name == intrinsic.name)
         return {.run = computes(*row) ? matrix : nullptr, .row = row, .positions = positions_of(*row)};
     for (auto* row : t->copies)
-      if (row->callee.name == callee.name)
-        return {.run = row->callee.access == "wr"   ? load_blocks
-                       : row->callee.access == "rr" ? nullptr
-                                                    : store_blocks,
+      if (row->intrinsic.name == intrinsic.name)
+        return {.run = row->intrinsic.access == "wr"   ? load_blocks
+                       : row->intrinsic.access == "rr" ? nullptr
+                                                       : store_blocks,
                 .row = row};
     for (auto& row : t->async)
-      if (row.callee.name == callee.name)
+      if (row.intrinsic.name == intrinsic.name)
         return {.run = async_semantics(row.does), .row = &row, .async = &row};
   }
-  if (auto* row = find_user_row(callee.name))
+  if (auto* row = find_user_row(intrinsic.name))
     return {.run = computes(*row) || eval_of(*row) ? user_matrix : nullptr,
             .row = row,
             .positions = positions_of(*row)};

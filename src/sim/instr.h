@@ -57,9 +57,10 @@ struct InstrRow {
   const AsyncInstr* async = nullptr;  // the same, where it is one
   std::vector<std::vector<int32_t>> positions = {};
 };
-InstrRow semantics_of(const Callee& callee);
-void stop_here(const Execution& x);                // breakpoint.cpp
-Semantics memory_semantics(const Callee& callee);  // foreign.cpp: of atomics, wide accesses, foreign code
+InstrRow semantics_of(const Intrinsic& intrinsic);
+void stop_here(const Execution& x);  // breakpoint.cpp
+Semantics memory_semantics(
+    const Intrinsic& intrinsic);  // foreign.cpp: of atomics, wide accesses, foreign code
 Semantics async_semantics(AsyncInstr::AsyncKind does);    // async.cpp
 Semantics barrier_semantics(AsyncInstr::AsyncKind does);  // mbarrier.cpp
 MBarrier& barrier_of(const Execution& x, size_t arg, int lane,

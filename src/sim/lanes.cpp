@@ -282,7 +282,7 @@ void scalar_call(Warp& w, const Operation& o) {
   const Scalar* args[most];
   for (size_t k = 0; k < count; k++) args[k] = w.slot(site.args[k].slot);
   Scalar* to = w.slot(o.to);
-  if (auto exact = site.callee->exact) {
+  if (auto exact = site.intrinsic->exact) {
     DType types[most];
     for (size_t k = 0; k < count; k++) types[k] = site.args[k].type;
     return each(o, [&](int32_t i) {
@@ -294,7 +294,7 @@ void scalar_call(Warp& w, const Operation& o) {
   each(o, [&](int32_t i) {
     double values[most];
     for (size_t k = 0; k < count; k++) values[k] = from_float ? args[k][i].d : double(args[k][i].i);
-    double v = site.callee->eval(values);
+    double v = site.intrinsic->eval(values);
     to[i] = to_float ? scalar(round_float(v, o.type)) : scalar(truncated(v, o.type));
   });
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <set>
 
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "ir/kernel.h"
 #include "sim/counters.h"
 #include "sim/evaluate.h"
@@ -107,7 +107,7 @@ struct CallSite {
   const void* row = nullptr;                         // the instruction's row in target/, where it has one
   bool is_async = false;                             // an AsyncInstr
   std::vector<std::vector<int32_t>> positions = {};  // of a matrix instruction's elements: see instr.cpp
-  const Callee* callee = nullptr;
+  const Intrinsic* intrinsic = nullptr;
   std::vector<Arg> args = {};
   int32_t to = -1;  // its result, a slot per lane for each element
   Span span;

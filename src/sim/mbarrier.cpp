@@ -42,7 +42,7 @@ MBarrier& barrier_at(const Execution& x, size_t arg, int lane) {
     stop(Finding::Kind::unwritten, x.site.span,
          "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and put a barrier after "
          "that",
-         x.site.callee->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
+         x.site.intrinsic->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
          it == barriers.end() ? "it has not been initialised" : "it has been invalidated");
   return it->second;
 }
@@ -97,7 +97,7 @@ void check_room(const Execution& x, const MBarrier& m, int lane) {
     stop(Finding::Kind::barrier, x.site.span,
          "{}: {} arrives at {}, but all {} arrivals of phase {} are in ({}), and {} bytes are still to land: "
          "count more arrivals in mbarrier_init, or wait for the phase first",
-         x.site.callee->name, describe_thread(x.warp, lane),
+         x.site.intrinsic->name, describe_thread(x.warp, lane),
          name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), m.count, m.phase,
          arrivals(*x.warp.code, m), m.bytes);
 }
@@ -154,8 +154,8 @@ void test_phase(const Execution& x) {
     int64_t parity = x.value(1, lane).i;
     if (parity != 0 && parity != 1)
       stop(Finding::Kind::fault, x.site.span,
-           "{}: the parity is {}, in {}; it must be 0 (even phases) or 1 (odd phases)", x.site.callee->name,
-           parity, describe_thread(w, lane));
+           "{}: the parity is {}, in {}; it must be 0 (even phases) or 1 (odd phases)",
+           x.site.intrinsic->name, parity, describe_thread(w, lane));
     bool ended = m.phase % 2 != parity;
     x.give(lane, scalar(int64_t(ended)));
     if (ended) {  // a wait reads once, however often it has to ask

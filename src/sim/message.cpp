@@ -51,19 +51,19 @@ std::string assumption_text(std::string_view where) {
 }
 
 Code message_code(const Call& n, const std::vector<Code>& args, Span span) {
-  if (n.callee == &assume_function)
+  if (n.intrinsic == &assume_function)
     return [cond = args[0], span](Frame& x) {
       if (!cond(x).i) fail(span, "{}", assumption_text(x.where));
       return Scalar();
     };
-  if (n.callee == &device_assert)
+  if (n.intrinsic == &device_assert)
     return [cond = args[0], text = text_of(n, 1), span](Frame& x) {
       if (!cond(x).i) fail(span, "{}", assertion_text(text, x.where));
       return Scalar();
     };
-  if (n.callee == &breakpoint_row || n.callee == &pdl_sync || n.callee == &pdl_trigger)
+  if (n.intrinsic == &breakpoint_row || n.intrinsic == &pdl_sync || n.intrinsic == &pdl_trigger)
     return [](Frame&) { return Scalar(); };
-  if (n.callee != &print_row) return {};
+  if (n.intrinsic != &print_row) return {};
   std::vector<DType> types;
   for (auto& a : n.args) types.push_back(a->dtype);
   return [args, types, format = text_of(n, 0)](Frame& x) {

@@ -314,11 +314,11 @@ struct Machine {
     };
   }
   Step step(const Eval& n) {
-    if (const Callee* c = control_of(Stmt(&n))) {
+    if (const Intrinsic* c = control_of(Stmt(&n))) {
       Flow flow = c == &break_loop ? Flow::broken : c == &continue_loop ? Flow::continued : Flow::returned;
       return [flow](Frame& x) { x.flow = flow; };
     }
-    if (auto* c = n.value.as<Call>(); c && c->callee == &sync_threads)
+    if (auto* c = n.value.as<Call>(); c && c->intrinsic == &sync_threads)
       return [](Frame&) {};  // in order anyway
     return [value = compile(n.value)](Frame& x) {
       x.misfit.reset();
@@ -358,13 +358,14 @@ void refuse_thread_level_code(const Function& f) {
       if (n.kind >= Kind::Store && n.span) statement = n.span;
       if (n.kind != Kind::Call) return;
       auto& c = static_cast<const Call&>(n);
-      if (is_foreign(*c.callee)) return require_foreign_eval(c, "the reference", c.span ? c.span : statement);
-      if (c.callee == &sync_threads) return;
-      using Effect = Callee::Effect;
-      bool wide = c.callee == &load_wide || c.callee == &store_wide;
-      Effect effect = c.callee->effect;
+      if (is_foreign(*c.intrinsic))
+        return require_foreign_eval(c, "the reference", c.span ? c.span : statement);
+      if (c.intrinsic == &sync_threads) return;
+      using Effect = Intrinsic::Effect;
+      bool wide = c.intrinsic == &load_wide || c.intrinsic == &store_wide;
+      Effect effect = c.intrinsic->effect;
       if (wide || (effect != Effect::pure && effect != Effect::memory && effect != Effect::control))
-        refuse_thread_level(c.span ? c.span : statement, c.callee->name);
+        refuse_thread_level(c.span ? c.span : statement, c.intrinsic->name);
     });
   }
 }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 #include "sim/barrier.h"
 #include "sim/instr.h"
 #include "sim/launch.h"
@@ -121,7 +121,7 @@ void Launch::step(Warp& w) {
 }
 
 bool Launch::together() const {
-  return std::ranges::any_of(code.calls, [](auto& site) { return site.callee == &sync_grid; });
+  return std::ranges::any_of(code.calls, [](auto& site) { return site.intrinsic == &sync_grid; });
 }
 
 void Launch::choose_blocks() {
@@ -231,7 +231,7 @@ bool Launch::resolve(Resident& r) {
     complete(e.finding, r.warps[size_t(e.finding.thread) / code.warp]);
     throw;
   }
-  if (waits_at(*waiting).callee == &sync_grid) return true;
+  if (waits_at(*waiting).intrinsic == &sync_grid) return true;
   finish_barrier(r.warps);
   if (r.watch) {
     std::vector<int32_t> threads;
@@ -348,7 +348,7 @@ namespace {
 // Foreign code writes behind a pointer without an extent as far as it likes.
 bool writes_unseen(const sim::Code& code) {
   return std::ranges::any_of(code.calls, [&](auto& site) {
-    return is_foreign(*site.callee) && std::ranges::any_of(site.args, [&](auto& a) {
+    return is_foreign(*site.intrinsic) && std::ranges::any_of(site.args, [&](auto& a) {
              return a.place >= 0 && a.access != 'r' && a.count < 0 &&
                     code.places[size_t(a.place)].scope == Scope::global;
            });

@@ -38,13 +38,13 @@ struct BoxCopy {
     if (int64_t last = coordinate(rank - 1); last * bytes % bulk_unit)
       stop(Finding::Kind::misaligned, x.site.span,
            "{}: the last coordinate is {}, which is {} bytes, in {}; it must be a multiple of {} bytes",
-           x.site.callee->name, last, last * bytes, describe_thread(x.warp, lane), bulk_unit);
+           x.site.intrinsic->name, last, last * bytes, describe_thread(x.warp, lane), bulk_unit);
     for (size_t d = 0; stores && d < rank; d++)
       if (coordinate(d) < 0)
         stop(Finding::Kind::outside, x.site.span,
              "{}: coordinate {} is {}, in {}; a loaded box may begin before its tensor, but a stored one may "
              "not",
-             x.site.callee->name, d, coordinate(d), describe_thread(x.warp, lane));
+             x.site.intrinsic->name, d, coordinate(d), describe_thread(x.warp, lane));
   }
 
   // Of a row of the box: where in the tensor it would begin, in elements, and which of its elements lie

@@ -54,7 +54,7 @@ void Translator::end_jumping() {
 
 void Translator::put_label(int32_t l) { emit({.run = label, .row = l}); }
 
-void Translator::control(const Callee& row) {
+void Translator::control(const Intrinsic& row) {
   emit({.run = &row == &break_loop      ? break_threads
                : &row == &continue_loop ? continue_threads
                                         : return_threads});
@@ -80,7 +80,7 @@ void Translator::stmt(const Stmt& s) {
                     internal_error("a tile operator at level machine: " + std::string(n.op->name));
                   },
                   [&](const Eval& n) {
-                    if (const Callee* row = control_of(s)) return control(*row);
+                    if (const Intrinsic* row = control_of(s)) return control(*row);
                     value(n.value);
                   },
               });
@@ -238,9 +238,9 @@ void place_temporaries(Code& code, int32_t begin) {
 
 // Atomic accesses, barriers of some warps, asynchronous operations, and foreign code.
 bool is_meeting(const CallSite& site) {
-  const Callee& c = *site.callee;
-  return c.atomic != Callee::Atomic::none || c.effect == Callee::Effect::partial_barrier || is_foreign(c) ||
-         site.is_async;
+  const Intrinsic& c = *site.intrinsic;
+  return c.atomic != Intrinsic::Atomic::none || c.effect == Intrinsic::Effect::partial_barrier ||
+         is_foreign(c) || site.is_async;
 }
 
 // Of operations that no operator makes.

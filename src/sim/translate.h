@@ -70,7 +70,8 @@ struct Translator {
 
   // translate_claim.cpp: beside an access of so many elements at once, by a call or (null) by itself.
   void claim_of_call(const Call& n, size_t i, const Load& at, int32_t happens);
-  void claim(const Claim& c, int32_t happens, int place, int elements, const Callee* callee, bool writes);
+  void claim(const Claim& c, int32_t happens, int place, int elements, const Intrinsic* intrinsic,
+             bool writes);
 
   int32_t lasting(int32_t count);  // slots for good
   int32_t temporary_slot(int32_t count);
@@ -94,7 +95,7 @@ struct Translator {
   void if_statement(const If& n);
   void while_statement(const While& n);
   void group_statement(const Group& n);
-  void control(const Callee& row);
+  void control(const Intrinsic& row);
   void put_label(int32_t label);
   void end_jumping();                                // after a loop that threads may leave or return from
   size_t begin_narrow(int32_t slot, int32_t count);  // where it stands in now()

@@ -62,7 +62,7 @@ void check_claim(Warp& w, const Operation& o) {
 }  // namespace
 
 // `happens`: the slots of the access's mask, or -1.
-void Translator::claim(const Claim& c, int32_t happens, int place, int elements, const Callee* callee,
+void Translator::claim(const Claim& c, int32_t happens, int place, int elements, const Intrinsic* intrinsic,
                        bool writes) {
   const std::vector<Expr>& shape = f[c.buffer].shape;
   if (!c || c.index.size() != shape.size()) return;
@@ -70,8 +70,8 @@ void Translator::claim(const Claim& c, int32_t happens, int place, int elements,
   ClaimSite site{.name = name_of(f, c.buffer), .is_tile = is_tile, .place = place, .elements = elements};
   if (!site.is_tile && happens < 0) return;
   site.kind = writes ? Counter::Kind::store : Counter::Kind::load;
-  if (callee && callee->atomic != Callee::Atomic::none)
-    site.kind = Counter::Kind::atomic, site.what = callee->name;
+  if (intrinsic && intrinsic->atomic != Intrinsic::Atomic::none)
+    site.kind = Counter::Kind::atomic, site.what = intrinsic->name;
   std::vector<std::pair<Expr, Expr>> ends;
   bool proven = true, safe = true;
   for (size_t d = 0; d < c.index.size(); d++) {

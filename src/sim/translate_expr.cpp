@@ -30,7 +30,7 @@ bool is_safe(const Expr& e) {
   return !contains(
       e, [](const Load&) { return true; },
       [](const Binary& b) { return !b.dtype.is_float() && needs_check(b.op, b.b); },
-      [](const Call& n) { return n.callee->effect != Callee::Effect::pure; });
+      [](const Call& n) { return n.intrinsic->effect != Intrinsic::Effect::pure; });
 }
 
 // Do two conditions compare one value, as `0 <= i and i < n` does?
@@ -224,7 +224,7 @@ Value Translator::select_value(const Select& n, bool decides) {
 }
 
 Value Translator::call_value(const Call& n) {
-  if (n.callee == &address_of) {
+  if (n.intrinsic == &address_of) {
     auto* at = n.args[0].as<Load>();
     Expr base = contiguous_base(at->index);
     int place = place_of(at->buffer);
@@ -234,16 +234,16 @@ Value Translator::call_value(const Call& n) {
     result.place = place;
     return result;
   }
-  if (n.callee == &block_uniform) return value(n.args[0]);
-  if (n.callee == &even_lanes || n.callee == &odd_lanes)
-    return value(element(n.args[0], n.callee == &odd_lanes));
-  if (!n.callee->computes()) return effect(n);
+  if (n.intrinsic == &block_uniform) return value(n.args[0]);
+  if (n.intrinsic == &even_lanes || n.intrinsic == &odd_lanes)
+    return value(element(n.args[0], n.intrinsic == &odd_lanes));
+  if (!n.intrinsic->computes()) return effect(n);
   std::vector<Value> args;
   bool from_float = n.args.at(0)->dtype.is_float();
   Value result = in_place();
-  CallSite site{.callee = n.callee, .span = span};
+  CallSite site{.intrinsic = n.intrinsic, .span = span};
   for (auto& a : n.args) args.push_back(value(a));
-  if (Run run = n.callee == &fma_function ? fma_run(n.dtype) : nullptr)
+  if (Run run = n.intrinsic == &fma_function ? fma_run(n.dtype) : nullptr)
     return compute({.run = run}, {}, {&args[0], &args[1], &args[2]});
   for (size_t i = 0; i < args.size(); i++)
     site.args.push_back({.slot = spread(args[i]).slot, .type = n.args[i]->dtype});
@@ -261,9 +261,9 @@ Value Translator::call_value(const Call& n) {
 
 // The place that argument i of a call names.
 void Translator::claim_of_call(const Call& n, size_t i, const Load& at, int32_t happens) {
-  DType t = n.callee == &load_wide ? n.dtype : n.callee == &store_wide ? n.args[1]->dtype : at.dtype;
+  DType t = n.intrinsic == &load_wide ? n.dtype : n.intrinsic == &store_wide ? n.args[1]->dtype : at.dtype;
   int elements = std::max(1, t.bytes() * t.lanes / std::max(1, f[at.buffer].dtype.bytes()));
-  claim(at.claim, happens, place_of(at.buffer), elements, n.callee, access_of(n, i) != 'r');
+  claim(at.claim, happens, place_of(at.buffer), elements, n.intrinsic, access_of(n, i) != 'r');
 }
 
 Value Translator::argument(CallSite& site, const Call& n, size_t i) {
@@ -288,26 +288,26 @@ Value Translator::argument(CallSite& site, const Call& n, size_t i) {
 
 // A call that does more than compute.
 Value Translator::effect(const Call& n) {
-  InstrRow row = semantics_of(*n.callee);
-  if (is_foreign(*n.callee)) require_foreign_eval(n, "the simulator", span);
+  InstrRow row = semantics_of(*n.intrinsic);
+  if (is_foreign(*n.intrinsic)) require_foreign_eval(n, "the simulator", span);
   if (!row.run)
     fail(span, "{} has no semantics in the simulator: run the kernel on a device that has it",
-         n.callee->name);
+         n.intrinsic->name);
   if (row.async) prepare_async(*row.async);
   CallSite site{.run = row.run,
                 .row = row.row,
                 .is_async = row.async != nullptr,
                 .positions = std::move(row.positions),
-                .callee = n.callee,
+                .intrinsic = n.intrinsic,
                 .span = span,
                 .site = here(),
                 .type = n.dtype,
-                .order = n.callee->atomic == Callee::Atomic::none ? MemoryOrder::relaxed : order_of(n),
+                .order = n.intrinsic->atomic == Intrinsic::Atomic::none ? MemoryOrder::relaxed : order_of(n),
                 .team = team};
   int width = n.dtype == none_type ? 1 : n.dtype.lanes;
   Value result = in_place(width);
   result.slot = site.to = temporary_slot(code.warp * width);
-  const Load* place = obeys_mask(*n.callee) ? tl::place_of(n.args[0]) : nullptr;
+  const Load* place = obeys_mask(*n.intrinsic) ? tl::place_of(n.args[0]) : nullptr;
   int32_t happens = -1;
   bool masked = place && place->mask;  // then it happens there only, and gives 0 elsewhere
   if (masked) {
@@ -327,7 +327,7 @@ Value Translator::effect(const Call& n) {
       continue;
     }
     bool rows =
-        site.row && n.callee->access.size() == 2 && code.places[size_t(v.place)].scope == Scope::shared;
+        site.row && n.intrinsic->access.size() == 2 && code.places[size_t(v.place)].scope == Scope::shared;
     touch(code.places[size_t(v.place)], rows ? 16 : code.places[size_t(v.place)].type.bytes(), access != 'r');
   }
   code.calls.push_back(std::move(site));

@@ -17,7 +17,7 @@ Value Translator::vector(const Expr& e) {
     return compute({.run = repeat}, result, {&v});
   }
   if (auto* n = e.as<Var>()) return vars.at(n);
-  if (auto* n = e.as<Call>(); n && n->callee == &load_wide) return effect(*n);
+  if (auto* n = e.as<Call>(); n && n->intrinsic == &load_wide) return effect(*n);
   if (auto* n = e.as<Unary>()) {
     Value a = value(n->a);
     Operation o{.run = unary_run(n->op, n->dtype.scalar()), .type = n->dtype.scalar()};
@@ -62,10 +62,10 @@ Expr Translator::element(const Expr& e, int k) {
   if (auto* n = e.as<Ramp>())
     return binary(BinaryOp::add, n->base, binary(BinaryOp::mul, n->stride, imm(k, type)), e->span);
   if (auto* n = e.as<Broadcast>()) return n->value;
-  if (auto* n = e.as<Call>(); n && n->callee == &interleave)
+  if (auto* n = e.as<Call>(); n && n->intrinsic == &interleave)
     return element(n->args[size_t(k) % n->args.size()], k / int(n->args.size()));
-  if (auto* n = e.as<Call>(); n && (n->callee == &even_lanes || n->callee == &odd_lanes))
-    return element(n->args[0], 2 * k + (n->callee == &odd_lanes));
+  if (auto* n = e.as<Call>(); n && (n->intrinsic == &even_lanes || n->intrinsic == &odd_lanes))
+    return element(n->args[0], 2 * k + (n->intrinsic == &odd_lanes));
   if (auto* n = e.as<Unary>()) return unary(n->op, of(n->a), e->span);
   if (auto* n = e.as<Binary>()) return binary(n->op, of(n->a), of(n->b), e->span);
   if (auto* n = e.as<Cast>()) return cast(type, of(n->a), e->span);
@@ -76,7 +76,7 @@ Expr Translator::element(const Expr& e, int k) {
   if (auto* n = e.as<Call>()) {
     std::vector<Expr> args;
     for (auto& a : n->args) args.push_back(of(a));
-    return call(*n->callee, std::move(args), type, e->span);
+    return call(*n->intrinsic, std::move(args), type, e->span);
   }
   auto* n = e.as<Var>();
   internal_check(n, "an element of a vector");

@@ -171,10 +171,11 @@ void follow_undefined(Warp& w, const Operation& o, LaneMask active) {
       return follow_store(w, o);
     case Operation::Effect::call: {
       const CallSite& site = w.code->calls[size_t(o.row)];
-      const Callee& callee = *site.callee;
+      const Intrinsic& intrinsic = *site.intrinsic;
       Undefined all{site.to};
       // What a shuffle moves it has followed itself.
-      bool is_shuffle = callee.effect == Callee::Effect::warp && callee.result == Callee::Result::same;
+      bool is_shuffle =
+          intrinsic.effect == Intrinsic::Effect::warp && intrinsic.result == Intrinsic::Result::same;
       for (size_t i = is_shuffle ? 1 : 0; i < site.args.size(); i++)
         if (!site.args[i].uniform) add(all, undefined_at(w, site.args[i].slot));
       use(w, all, active, o.site, "is used here");

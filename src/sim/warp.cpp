@@ -31,12 +31,12 @@ void check_mask(const Execution& x, size_t arg) {
     if (!has_lane(mask, lane))
       stop(Finding::Kind::divergence, x.site.span,
            "{} executes {} with the mask {}, which does not contain it: bit {} must be set",
-           describe_thread(x.warp, lane), x.site.callee->name, mask_text(x, mask), lane);
+           describe_thread(x.warp, lane), x.site.intrinsic->name, mask_text(x, mask), lane);
     if (LaneMask missing = mask & here & ~x.lanes)
       stop(Finding::Kind::divergence, x.site.span,
            "{} executes {} with the mask {}, but {}, which the mask contains, does not take part: leave it "
            "out of the mask, or move the call out of the condition",
-           describe_thread(x.warp, lane), x.site.callee->name, mask_text(x, mask),
+           describe_thread(x.warp, lane), x.site.intrinsic->name, mask_text(x, mask),
            describe_thread(x.warp, first_lane(missing)));
   });
 }
@@ -62,7 +62,7 @@ void shuffle(const Execution& x) {
     int64_t width = x.value(2, lane).i;
     if (width < 1 || width > warp || (width & (width - 1)))
       stop(Finding::Kind::fault, x.site.span, "{}: the width is {}; it must be a power of two, at most {}",
-           x.site.callee->name, width, warp);
+           x.site.intrinsic->name, width, warp);
     int other = from({lane, lane / int(width) * int(width), int(width), warp}, x.value(1, lane).i);
     bool there = has_lane(x.lanes, other);
     source[size_t(lane)] = int8_t(other);
@@ -117,7 +117,7 @@ void require_all(const Execution& x, std::string_view others) {
     stop(Finding::Kind::barrier, x.site.span,
          "{} in divergent flow: {} waits here, but {} {}; {} must reach the barrier: move it out of the "
          "condition",
-         x.site.callee->name, describe_thread(w, first_lane(x.lanes)), describe_thread(w, there),
+         x.site.intrinsic->name, describe_thread(w, first_lane(x.lanes)), describe_thread(w, there),
          has_lane(w.returned, there) ? "has returned" : "does not arrive", others);
   }
 }
@@ -252,7 +252,7 @@ std::span<const ThreadRow> warp_rows() { return rows; }
 
 void finish_barrier(std::vector<Warp>& warps) {
   const CallSite& site = warps[0].code->calls[size_t(warps[0].code->operations[warps[0].next - 1].row)];
-  if (site.callee->result == Callee::Result::none) return;
+  if (site.intrinsic->result == Intrinsic::Result::none) return;
   int64_t yes = 0, all = 0;
   auto each = [&](auto f) {
     for (auto& w : warps) for_lanes(w.alive, [&](int lane) { f(Execution{.warp = w, .site = site}, lane); });
@@ -261,7 +261,7 @@ void finish_barrier(std::vector<Warp>& warps) {
     yes += x.value(0, lane).i != 0;
     all++;
   });
-  std::string_view name = site.callee->name;
+  std::string_view name = site.intrinsic->name;
   int64_t result = name == "sync_threads_count" ? yes : name == "sync_threads_and" ? yes == all : yes != 0;
   each([&](const Execution& x, int lane) { x.give(lane, scalar(result)); });
 }

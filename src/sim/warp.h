@@ -1,4 +1,4 @@
-// Operations of all threads of a warp or a block together: one row each, by the name of the callee.
+// Operations of all threads of a warp or a block together: one row each, by the name of the intrinsic.
 #pragma once
 #include "sim/instr.h"
 

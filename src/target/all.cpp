@@ -23,17 +23,17 @@ const Target* find_target(std::string_view chip) {
   return nullptr;
 }
 
-const Callee* find_instr(std::string_view name) {
+const Intrinsic* find_instr(std::string_view name) {
   for (auto* row : nvidia_matrix_rows())
-    if (row->callee.name == name) return &row->callee;
+    if (row->intrinsic.name == name) return &row->intrinsic;
   for (auto* row : nvidia_copies(newest))
-    if (row->callee.name == name) return &row->callee;
+    if (row->intrinsic.name == name) return &row->intrinsic;
   for (auto& row : nvidia_async(newest))
-    if (row.callee.name == name) return &row.callee;
+    if (row.intrinsic.name == name) return &row.intrinsic;
   for (auto* row : x86_dots())
-    if (row->callee.name == name) return &row->callee;
+    if (row->intrinsic.name == name) return &row->intrinsic;
   const MatrixInstr* users = find_user_row(name);
-  return users ? &users->callee : nullptr;
+  return users ? &users->intrinsic : nullptr;
 }
 
 const MatrixInstr* Target::matrix_for(DType a, DType b, DType c) const {
@@ -50,18 +50,18 @@ const DotInstr* Target::dot_for(DType a, DType b, DType c) const {
 
 const CopyInstr* Target::copy_named(std::string_view wanted) const {
   for (auto* row : copies)
-    if (row->callee.name == wanted) return row;
+    if (row->intrinsic.name == wanted) return row;
   return nullptr;
 }
 
-bool Target::lacks(const Callee& row) const {
-  if (row.effect == Callee::Effect::pure || !find_instr(row.name)) return false;
-  auto is = [&](auto* mine) { return mine->callee.name == row.name; };
+bool Target::lacks(const Intrinsic& row) const {
+  if (row.effect == Intrinsic::Effect::pure || !find_instr(row.name)) return false;
+  auto is = [&](auto* mine) { return mine->intrinsic.name == row.name; };
   return std::ranges::none_of(matrix, is) && std::ranges::none_of(copies, is) &&
-         std::ranges::none_of(async, [&](auto& mine) { return mine.callee.name == row.name; });
+         std::ranges::none_of(async, [&](auto& mine) { return mine.intrinsic.name == row.name; });
 }
 
-const AtomicInstr* Target::atomic_for(Callee::Atomic op, DType value, bool global) const {
+const AtomicInstr* Target::atomic_for(Intrinsic::Atomic op, DType value, bool global) const {
   for (auto& row : atomics)
     if (row.op == op && row.type == value && (!row.only || (*row.only == Scope::global) == global))
       return &row;
@@ -74,7 +74,7 @@ int64_t Target::atomic_lanes(const Call& atomic, const Function& f) const {
   const Load& at = *place_of(atomic.args[0]);
   int64_t lanes = 1;
   for (auto& row : atomics)
-    if (row.op == atomic.callee->atomic && row.type.scalar() == at.dtype.scalar() &&
+    if (row.op == atomic.intrinsic->atomic && row.type.scalar() == at.dtype.scalar() &&
         (!row.only || *row.only == f[at.buffer].scope))
       lanes = std::max<int64_t>(lanes, row.type.lanes);
   return lanes;

@@ -11,7 +11,7 @@ namespace {
 
 void check_operand(const MatrixInstr& row, std::string_view operand, const OperandFragment& f, int rows,
                    int cols, int warp) {
-  auto where = [&] { return fmt::format("{}, operand {}", row.callee.name, operand); };
+  auto where = [&] { return fmt::format("{}, operand {}", row.intrinsic.name, operand); };
   internal_check(f.rows == rows && f.cols == cols,
                  where() + ": the fragment's extents are not the instruction's");
   internal_check(rows * cols == warp * f.registers, where() + ": elements and registers disagree");

@@ -42,14 +42,15 @@ struct Collector {
 
   // Through an address an instruction reaches as far as its row says.
   void arguments(const Call& call) {
-    const AsyncInstr* row = async_row_of(*call.callee);
+    const AsyncInstr* row = async_row_of(*call.intrinsic);
     if (row && row->completes()) found.completes.push_back(completion(call, *row));
     if (row && row->closes_group()) found.closes.push_back(row->token);
-    found.meets |= call.callee->effect == Callee::Effect::barrier;
-    bool named = call.callee->effect == Callee::Effect::partial_barrier && call.args.size() > 1;
+    found.meets |= call.intrinsic->effect == Intrinsic::Effect::barrier;
+    bool named = call.intrinsic->effect == Intrinsic::Effect::partial_barrier && call.args.size() > 1;
     found.signals |= named || (row && row->token == Token::phase);  // a warp's barrier is in one team
     for (size_t i = 0; i < call.args.size(); i++) {
-      auto* place = call.callee == &address_of && i == 0 ? call.args[0].as<Load>() : place_of(call.args[i]);
+      auto* place =
+          call.intrinsic == &address_of && i == 0 ? call.args[0].as<Load>() : place_of(call.args[i]);
       if (!place) {
         expression(call.args[i]);
         continue;
@@ -58,7 +59,7 @@ struct Collector {
       expression(place->mask);
       if (Expr count = count_of(call.args[i])) expression(count);
       Effect effect{.buffer = place->buffer, .access = Access::value, .by = &call, .argument = i};
-      if (call.callee != &address_of) effect.access = access_from(access_of(call, i));
+      if (call.intrinsic != &address_of) effect.access = access_from(access_of(call, i));
       if (row) at_row(effect, call, *row);
       add(std::move(effect));
     }
@@ -157,14 +158,14 @@ std::set<BufferId> written_buffers(const Stmt& body) {
   return written;
 }
 
-const AsyncInstr* async_row_of(const Callee& callee) {
-  if (callee.effect != Callee::Effect::memory) return nullptr;
+const AsyncInstr* async_row_of(const Intrinsic& intrinsic) {
+  if (intrinsic.effect != Intrinsic::Effect::memory) return nullptr;
   static const auto rows = [] {
-    std::unordered_map<const Callee*, const AsyncInstr*> by;
-    for (auto& row : nvidia_async(newest)) by.emplace(&row.callee, &row);
+    std::unordered_map<const Intrinsic*, const AsyncInstr*> by;
+    for (auto& row : nvidia_async(newest)) by.emplace(&row.intrinsic, &row);
     return by;
   }();
-  auto it = rows.find(&callee);
+  auto it = rows.find(&intrinsic);
   return it == rows.end() ? nullptr : it->second;
 }
 

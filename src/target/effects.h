@@ -55,5 +55,5 @@ void visit_effects(const Stmt& body, const std::function<void(const Stmt&, const
 std::set<BufferId> written_buffers(const Stmt& body);
 
 // The asynchronous row that a call is of; null: it is none.
-const AsyncInstr* async_row_of(const Callee& callee);
+const AsyncInstr* async_row_of(const Intrinsic& intrinsic);
 }  // namespace tl

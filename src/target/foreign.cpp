@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 
 namespace tl {
 namespace {
@@ -51,8 +51,8 @@ std::shared_ptr<const ForeignEval> find_foreign_eval(const std::string& key) {
 std::string describe_foreign(const Call& n) {
   const std::string& text = n.args[0].as<StringImm>()->value;
   std::string start = text.size() > 40 ? text.substr(0, 40) + "…" : text;
-  return n.callee == &inline_ptx ? fmt::format("the PTX `{}`", start)
-                                 : fmt::format("the external function `{}`", start);
+  return n.intrinsic == &inline_ptx ? fmt::format("the PTX `{}`", start)
+                                    : fmt::format("the external function `{}`", start);
 }
 
 void require_foreign_eval(const Call& n, std::string_view who, Span span) {

@@ -14,7 +14,7 @@ struct Found {
 
 std::vector<Found> known_fragments() {
   std::vector<Found> all;
-  for (auto* row : nvidia_matrix_rows()) all.push_back({row->callee.name, &row->a, &row->b, &row->c});
+  for (auto* row : nvidia_matrix_rows()) all.push_back({row->intrinsic.name, &row->a, &row->b, &row->c});
   for (auto& shape : nvidia_matrix_shapes()) all.push_back({shape.name, &shape.a, &shape.b, &shape.c});
   return all;
 }
@@ -58,14 +58,14 @@ std::vector<InstrText> instruction_texts() {
   auto words = [](const OperandFragment& f, DType type) { return f.registers * type.bits / 32; };
   for (auto* row : nvidia_matrix_rows()) {
     int d = words(row->c, row->c_type);
-    all.push_back({.name = std::string(row->callee.name),
+    all.push_back({.name = std::string(row->intrinsic.name),
                    .ptx = std::string(row->ptx),
                    .registers = {d, words(row->a, row->a_type), words(row->b, row->b_type), d},
                    .result = row->c_type == f32 ? f32 : u32});
   }
   for (auto* row : nvidia_copies(newest))
-    if (row->callee.access == "wr")
-      all.push_back({.name = std::string(row->callee.name),
+    if (row->intrinsic.access == "wr")
+      all.push_back({.name = std::string(row->intrinsic.name),
                      .ptx = std::string(row->ptx),
                      .registers = {row->matrices},
                      .result = u32});

@@ -21,7 +21,7 @@ constexpr uint8_t loaded[] = { 0,  1,  2,  3, 20, 21, 22, 23,   4,  5,  6,  7, 1
                               40, 41, 42, 43, 60, 61, 62, 63,  44, 45, 46, 47, 56, 57, 58, 59};
 
 // What LDS can do beyond that, maxima and minima of float32, memory cannot.
-using A = Callee::Atomic;
+using A = Intrinsic::Atomic;
 const AtomicInstr updates[] = {
     {A::add, f32, "fadd_f32"}, {A::add, f16.with_lanes(2), "fadd_v2f16"},
     {A::add, f64, "fadd_f64"}, {A::add, bf16.with_lanes(2), "fadd_v2bf16"},

@@ -16,9 +16,10 @@ struct OperandFragment {
   std::vector<FragmentDigit> digits = {};
 };
 
-// D = A · B + D for one warp.  The callee takes handles: d, a, b, each to `registers` consecutive elements.
+// D = A · B + D for one warp.  The intrinsic takes handles: d, a, b, each to `registers` consecutive
+// elements.
 struct MatrixInstr {
-  Callee callee;
+  Intrinsic intrinsic;
   int m, n, k;
   DType a_type, b_type, c_type;
   OperandFragment a, b, c;
@@ -35,17 +36,17 @@ struct MatrixShape {
 // c + Σ a[i] * b[i] over `depth` neighbours, for every lane of c: a has `depth` elements, the same for all
 // lanes, or `depth` for each lane as b has.
 struct DotInstr {
-  Callee callee;  // takes c, a, b
+  Intrinsic intrinsic;  // takes c, a, b
   int depth;
   DType a_type, b_type, c_type;
   int lanes;              // of c
   std::string_view text;  // the intrinsic
 };
 
-// A warp-wide move between shared memory and registers: `matrices` 8×8 blocks of 16-bit elements.  The callee
-// takes a handle to the registers and the lane's own row address.
+// A warp-wide move between shared memory and registers: `matrices` 8×8 blocks of 16-bit elements.  The
+// intrinsic takes a handle to the registers and the lane's own row address.
 struct CopyInstr {
-  Callee callee;
+  Intrinsic intrinsic;
   int matrices;
   bool transposed;
   std::string_view ptx;
@@ -54,7 +55,7 @@ struct CopyInstr {
 
 // An atomic update of memory that the chip carries out by itself.
 struct AtomicInstr {
-  Callee::Atomic op;
+  Intrinsic::Atomic op;
   DType type;            // of the value; lanes: so many neighbouring elements at once
   std::string_view ptx;  // what stands behind the address space: "add.noftz.f16x2"; in HIP, "fadd_v2f16"
   std::optional<Scope> only = {};  // of memory that is there; empty: global and shared
@@ -70,7 +71,7 @@ enum class Token : uint8_t { none, copies, bulk, phase };
 enum class ExecutionScope : uint8_t { thread, warp, warpgroup, cluster };
 
 // Asynchronous instructions: copies that a thread begins and waits for later, barriers in memory that signal
-// completion, and fences between the proxies.  The callee takes handles and values, in the order of
+// completion, and fences between the proxies.  The intrinsic takes handles and values, in the order of
 // `operands`.
 struct AsyncInstr {
   enum class AsyncKind : uint8_t {
@@ -96,7 +97,7 @@ struct AsyncInstr {
     fence,
     fence_init  // generic accesses before it are seen by the asynchronous proxy; inits are
   };
-  Callee callee;
+  Intrinsic intrinsic;
   AsyncKind does;
   Token token = Token::none;
   Proxy proxy = Proxy::generic;

@@ -10,7 +10,7 @@ namespace tl {
 
 // A call that a language has no text for.
 struct Lacking {
-  std::string_view call;  // the callee's name; `*` stands for any part of it
+  std::string_view call;  // the intrinsic's name; `*` stands for any part of it
   int bits;               // of its first argument; 0: any
   std::string_view why;
 };

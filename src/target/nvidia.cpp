@@ -125,11 +125,11 @@ OperandFragment b_k4n8_b32() {
 }
 
 MatrixInstr m16n8k16(std::string_view name, DType ab, std::string_view ptx) {
-  return {.callee = {.name = name,
-                     .arity = 3,
-                     .result = Callee::Result::none,
-                     .effect = Callee::Effect::memory,
-                     .access = "xrr"},
+  return {.intrinsic = {.name = name,
+                        .arity = 3,
+                        .result = Intrinsic::Result::none,
+                        .effect = Intrinsic::Effect::memory,
+                        .access = "xrr"},
           .m = 16,
           .n = 8,
           .k = 16,
@@ -191,11 +191,11 @@ MatrixInstr m16n8k4_tf32(std::string_view name, std::string_view ptx) {
 
 CopyInstr blocks(int since, std::string_view name, std::string_view access, int matrices, bool transposed,
                  std::string_view ptx) {
-  return {.callee = {.name = name,
-                     .arity = 2,
-                     .result = Callee::Result::none,
-                     .effect = Callee::Effect::memory,
-                     .access = access},
+  return {.intrinsic = {.name = name,
+                        .arity = 2,
+                        .result = Intrinsic::Result::none,
+                        .effect = Intrinsic::Effect::memory,
+                        .access = access},
           .matrices = matrices,
           .transposed = transposed,
           .ptx = ptx,
@@ -259,7 +259,7 @@ std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const Ma
 
 // Floats have no minimum or maximum here, and bf16 no sum before sm_90.
 std::span<const AtomicInstr> nvidia_atomics(int chip) {
-  using A = Callee::Atomic;
+  using A = Intrinsic::Atomic;
   static const AtomicInstr rows[] = {
       {A::add, f32, "add.f32"},
       {A::add, f64, "add.f64"},

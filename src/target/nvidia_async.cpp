@@ -18,19 +18,19 @@ namespace tl {
 namespace {
 
 using AsyncKind = AsyncInstr::AsyncKind;
-using Result = Callee::Result;
+using Result = Intrinsic::Result;
 
 constexpr auto none = Token::none, copies = Token::copies, bulk = Token::bulk, phase = Token::phase;
 constexpr auto generic = Proxy::generic, async = Proxy::async;
 
-// `access`: per argument, as in Callee.
+// `access`: per argument, as in Intrinsic.
 AsyncInstr async_row(int since, std::string_view name, AsyncKind does, Token token, Proxy proxy, int bytes,
                      std::string_view access, std::string_view operands, std::string_view ptx) {
-  return {.callee = {.name = name,
-                     .arity = int(access.size()),
-                     .result = does == AsyncKind::test ? Result::boolean : Result::none,
-                     .effect = Callee::Effect::memory,
-                     .access = access},
+  return {.intrinsic = {.name = name,
+                        .arity = int(access.size()),
+                        .result = does == AsyncKind::test ? Result::boolean : Result::none,
+                        .effect = Intrinsic::Effect::memory,
+                        .access = access},
           .does = does,
           .token = token,
           .proxy = proxy,

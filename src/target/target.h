@@ -66,8 +66,8 @@ struct Target {
   const MatrixInstr* matrix_for(DType a, DType b, DType c) const;
   const DotInstr* dot_for(DType a, DType b, DType c) const;
   const CopyInstr* copy_named(std::string_view name) const;
-  bool lacks(const Callee& row) const;  // is it an instruction, and not one of this target's?
-  const AtomicInstr* atomic_for(Callee::Atomic op, DType value, bool global) const;
+  bool lacks(const Intrinsic& row) const;  // is it an instruction, and not one of this target's?
+  const AtomicInstr* atomic_for(Intrinsic::Atomic op, DType value, bool global) const;
   // How many neighbouring elements the chip can update by one call of this kind, each for itself.
   int64_t atomic_lanes(const Call& atomic, const Function& f) const;
 };
@@ -76,7 +76,7 @@ struct Target {
 std::span<const Target* const> all_targets();
 const Target* find_target(std::string_view chip);  // null if there is none of that name
 std::span<const DotInstr* const> x86_dots();
-const Callee* find_instr(std::string_view name);  // a row's callee, for the parser and the simulator
+const Intrinsic* find_instr(std::string_view name);  // a row's intrinsic, for the parser and the simulator
 
 // What a target string says: "cuda -arch=sm_80", "sim:sm_80", "cpu", "cpu -mcpu=haswell", "reference",
 // "auto", "llvm".

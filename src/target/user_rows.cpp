@@ -196,11 +196,11 @@ const MatrixInstr& register_matrix(const UserMatrix& u) {
   check_types(u);
   check_mnemonic(u);
   int64_t m = u.shape[0], n = u.shape[1], k = u.shape[2];
-  MatrixInstr row{.callee = {.name = "",
-                             .arity = 3,
-                             .result = Callee::Result::none,
-                             .effect = Callee::Effect::memory,
-                             .access = "xrr"},
+  MatrixInstr row{.intrinsic = {.name = "",
+                                .arity = 3,
+                                .result = Intrinsic::Result::none,
+                                .effect = Intrinsic::Effect::memory,
+                                .access = "xrr"},
                   .m = int(m),
                   .n = int(n),
                   .k = int(k),
@@ -228,7 +228,7 @@ const MatrixInstr& register_matrix(const UserMatrix& u) {
   auto named = std::ranges::count_if(r.rows, [&](auto& known) { return known.ptx == u.ptx; });
   if (named) name += fmt::format("_{}", named + 1);
   UserRow& made = r.rows.emplace_back(UserRow{std::move(name), u.ptx, std::move(row), std::move(eval)});
-  made.row.callee.name = made.name;
+  made.row.intrinsic.name = made.name;
   made.row.ptx = made.ptx;
   return made.row;
 }
@@ -271,7 +271,8 @@ std::string user_rows_text(const Target& target, const std::vector<DType>& types
   auto used = [&](DType t) { return std::ranges::find(types, t) != types.end(); };
   std::string text;
   for (auto* row : target.matrix)
-    if (used(row->a_type) && used(row->b_type) && used(row->c_type) && find_user_row(row->callee.name) == row)
+    if (used(row->a_type) && used(row->b_type) && used(row->c_type) &&
+        find_user_row(row->intrinsic.name) == row)
       text += fmt::format("{} {} {} {} | {} | {} | {}\n", row->ptx, to_string(row->a_type),
                           to_string(row->b_type), to_string(row->c_type), text_of(row->a), text_of(row->b),
                           text_of(row->c));

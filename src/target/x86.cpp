@@ -62,16 +62,16 @@ extern const Target skylake_avx512 = {
 
 // Dot products of neighbours: vpdpbusd of four 8-bit integers (AVX512-VNNI), vdpbf16ps of two bf16
 // (AVX512-BF16).
-constexpr Callee dot_callee(std::string_view name) { return {.name = name, .arity = 3}; }
+constexpr Intrinsic dot_intrinsic(std::string_view name) { return {.name = name, .arity = 3}; }
 extern const DotInstr dot4_u8_s8, dot2_bf16;
-const DotInstr dot4_u8_s8 = {.callee = dot_callee("dot4_u8_s8"),
+const DotInstr dot4_u8_s8 = {.intrinsic = dot_intrinsic("dot4_u8_s8"),
                              .depth = 4,
                              .a_type = u8,
                              .b_type = i8,
                              .c_type = i32,
                              .lanes = 16,
                              .text = "llvm.x86.avx512.vpdpbusd.512"};
-const DotInstr dot2_bf16 = {.callee = dot_callee("dot2_bf16"),
+const DotInstr dot2_bf16 = {.intrinsic = dot_intrinsic("dot2_bf16"),
                             .depth = 2,
                             .a_type = bf16,
                             .b_type = bf16,

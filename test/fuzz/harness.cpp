@@ -71,7 +71,7 @@ std::vector<std::string> asked_for(const char* given) {
 bool is_newer(const Function& f) {
   const Target& oldest = *find_target("sm_80");
   bool found = false;
-  for (auto& k : f.kernels) visit(k.body, [&](const Call& c) { found |= oldest.lacks(*c.callee); });
+  for (auto& k : f.kernels) visit(k.body, [&](const Call& c) { found |= oldest.lacks(*c.intrinsic); });
   return found;
 }
 bool runs_newer(const std::string& target) {

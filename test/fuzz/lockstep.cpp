@@ -21,7 +21,7 @@ bool any(const Threads& t) { return std::find(t.begin(), t.end(), 1) != t.end();
 template <class R>
 bool waits_in(const R& r) {
   bool found = false;
-  if (r) visit(r, [&](const Call& c) { found |= waits(c.callee->name); });
+  if (r) visit(r, [&](const Call& c) { found |= waits(c.intrinsic->name); });
   return found;
 }
 
@@ -189,7 +189,7 @@ struct Machine {
   }
   void effect(const Eval& n) {
     auto& c = *n.value.as<Call>();
-    std::string_view name = c.callee->name;
+    std::string_view name = c.intrinsic->name;
     auto argument = [&](size_t i) {
       size_t some = size_t(std::find(block.here.begin(), block.here.end(), 1) - block.here.begin());
       return block.integer(int64_t(some), c.args[i]);
@@ -202,9 +202,9 @@ struct Machine {
       Threads& to = name == "break" ? jumps->broken : name == "continue" ? jumps->continued : returned;
       block.each([&](int64_t t) { to[size_t(t)] = 1; });
       std::fill(block.here.begin(), block.here.end(), 0);
-    } else if (c.callee->atomic != Callee::Atomic::none) {
+    } else if (c.intrinsic->atomic != Intrinsic::Atomic::none) {
       block.each([&](int64_t t) { block.atomic(t, c); });
-    } else if (c.callee->result != Callee::Result::none) {
+    } else if (c.intrinsic->result != Intrinsic::Result::none) {
       block.each([&](int64_t t) { block.call(t, c); });
     } else {
       block.each([&](int64_t t) { block.beside(t, c); });
@@ -323,7 +323,7 @@ struct Machine {
 
 bool is_thread_level(const Function& f) {
   bool found = false;
-  for (auto& k : f.kernels) visit(k.body, [&](const Call& c) { found |= tl::is_thread_level(*c.callee); });
+  for (auto& k : f.kernels) visit(k.body, [&](const Call& c) { found |= tl::is_thread_level(*c.intrinsic); });
   return found;
 }
 

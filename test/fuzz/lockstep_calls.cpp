@@ -16,7 +16,7 @@ int64_t LockstepBlock::source(std::string_view name, int64_t thread, int64_t num
 }
 
 Value LockstepBlock::shuffle(int64_t thread, const Call& c) {
-  int64_t from = source(c.callee->name, thread, integer(thread, c.args[1]), integer(thread, c.args[2]));
+  int64_t from = source(c.intrinsic->name, thread, integer(thread, c.args[1]), integer(thread, c.args[2]));
   if (from >= count || !here[size_t(from)]) no_meaning("a shuffle from a thread that is not there");
   return value(from, c.args[0]);
 }
@@ -32,7 +32,7 @@ Value LockstepBlock::vote(int64_t thread, const Call& c) {
     yes |= uint32_t(v != 0) << lane;
     equal |= uint32_t(v == mine) << lane;
   }
-  std::string_view name = c.callee->name;
+  std::string_view name = c.intrinsic->name;
   if (name == "any_sync") return {yes != 0, 0};
   if (name == "all_sync") return {yes == among, 0};
   if (name == "ballot_sync") return {Wide(yes), 0};
@@ -43,7 +43,7 @@ Value LockstepBlock::barrier_vote(const Call& c) {
   int64_t yes = 0;
   if (!all_here()) no_meaning("a barrier that not all threads reach");
   each([&](int64_t t) { yes += value(t, c.args[0]).i != 0; });
-  std::string_view name = c.callee->name;
+  std::string_view name = c.intrinsic->name;
   return {name == "sync_threads_count" ? Wide(yes) : name == "sync_threads_and" ? yes == count : yes > 0, 0};
 }
 
@@ -52,8 +52,8 @@ Value LockstepBlock::atomic(int64_t thread, const Call& c) {
   const Load& where = *place_of(c.args[0]);
   int64_t at = place(thread, where.buffer, where.index);
   Value old = memory.get(thread, where.buffer, at), v = value(thread, c.args[1]);
-  using Atomic = Callee::Atomic;
-  Atomic kind = c.callee->atomic;
+  using Atomic = Intrinsic::Atomic;
+  Atomic kind = c.intrinsic->atomic;
   if (kind == Atomic::load) return old;
   BinaryOp op = kind == Atomic::add   ? BinaryOp::add
                 : kind == Atomic::max ? BinaryOp::max
@@ -99,7 +99,7 @@ void LockstepBlock::copy(int64_t thread, const Call& c, int64_t bytes, int64_t g
 
 // Groups, their waits and fences have nothing to do.
 void LockstepBlock::beside(int64_t thread, const Call& c) {
-  std::string_view name = c.callee->name;
+  std::string_view name = c.intrinsic->name;
   auto argument = [&](size_t i) { return integer(thread, c.args[i]); };
   if (name == "mbarrier_init") {
     barriers.insert_or_assign(key(thread, c.args[0]), MemoryBarrier{argument(1), argument(1)});
@@ -120,7 +120,7 @@ void LockstepBlock::beside(int64_t thread, const Call& c) {
 }
 
 Value LockstepBlock::call(int64_t thread, const Call& c) {
-  std::string_view name = c.callee->name;
+  std::string_view name = c.intrinsic->name;
   if (waits(name)) return {barrier(thread, c.args[0]).has_ended(integer(thread, c.args[1])), 0};
   auto& dims = kernel->threads;
   if (name == "thread_number") return {Wide(thread), 0};
@@ -135,8 +135,8 @@ Value LockstepBlock::call(int64_t thread, const Call& c) {
   if (name.starts_with("shfl")) return shuffle(thread, c);
   if (name.starts_with("sync_threads_")) return barrier_vote(c);
   if (name.ends_with("_sync")) return vote(thread, c);
-  if (c.callee->atomic != Callee::Atomic::none) return atomic(thread, c);
-  if (c.callee->eval) return function(thread, c);
+  if (c.intrinsic->atomic != Intrinsic::Atomic::none) return atomic(thread, c);
+  if (c.intrinsic->eval) return function(thread, c);
   throw std::logic_error(fmt::format("{} is not known here", name));
 }
 
@@ -146,7 +146,7 @@ Value LockstepBlock::function(int64_t thread, const Call& c) {
     Value v = value(thread, a);
     args.push_back(a->dtype.is_float() ? v.f : double(v.i));
   }
-  double result = c.callee->eval(args.data());
+  double result = c.intrinsic->eval(args.data());
   return c.dtype.is_float() ? Value{0, Evaluator::rounded(result, c.dtype)} : Value{Wide(result), 0};
 }
 

@@ -103,9 +103,9 @@ struct Terms {
       case 2:
         return element(t, depth - 1);
       case 3:
-        if (t.is_float()) return call(*find_callee(chance(50) ? "exp2" : "tanh"), {expr(t, depth)});
+        if (t.is_float()) return call(*find_intrinsic(chance(50) ? "exp2" : "tanh"), {expr(t, depth)});
         if (t == i64 && chance(30)) return call(thread_index, {imm(below(3))});
-        if (t.is_bool()) return call(*find_callee("isnan"), {expr(f32, depth)});
+        if (t.is_bool()) return call(*find_intrinsic("isnan"), {expr(f32, depth)});
         return unary(UnaryOp::bit_not, expr(t, depth));
       case 4:
         if (t.is_float() || t.is_int()) return unary(UnaryOp::neg, expr(t, depth));

@@ -63,7 +63,7 @@ _IEEE = (
     ("fsqrt", 1, "The square root of float32 or float64, rounded as asked"),
 )
 
-# What the compiler lists (src/ir/callee.cpp): names, parameters, help and rows are its own.
+# What the compiler lists (src/ir/intrinsic.cpp): names, parameters, help and rows are its own.
 FUNCTIONS = {
     name: named(
         _FORMS[parameters](row),

@@ -268,8 +268,8 @@ TEST_CASE("floats: exact identities only") {
   CHECK(s(op(BinaryOp::sub, op(BinaryOp::add, a, b), b)) == "a + b - b");
   CHECK(s(negated(negated(a))) == "a");
   CHECK(s(op(BinaryOp::add, a, negated(b))) == "a - b");
-  CHECK(s(call(*find_callee("sqrt"), {fimm(4)})) == "2.0");
-  CHECK(s(call(*find_callee("log"), {fimm(-1)})) == "log(-1.0)");  // not a number: left to run time
+  CHECK(s(call(*find_intrinsic("sqrt"), {fimm(4)})) == "2.0");
+  CHECK(s(call(*find_intrinsic("log"), {fimm(-1)})) == "log(-1.0)");  // not a number: left to run time
 }
 
 TEST_CASE("narrow integers wrap") {
@@ -308,7 +308,8 @@ TEST_CASE("lanes") {
 
 TEST_CASE("what has an effect stays, once, in its place") {
   Scene s;
-  Callee bump{.name = "bump", .arity = 0, .result = Callee::Result::i64, .effect = Callee::Effect::memory};
+  Intrinsic bump{
+      .name = "bump", .arity = 0, .result = Intrinsic::Result::i64, .effect = Intrinsic::Effect::memory};
   Expr e = call(bump, {});
   CHECK(s(e - e) == "bump() - bump()");
   CHECK(s(e * 2 + s.x + s.x) == "bump()*2 + x + x");

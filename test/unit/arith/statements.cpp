@@ -164,7 +164,8 @@ TEST_CASE("a kernel: grid, threads, groups, spans and maps") {
 }
 
 TEST_CASE("an effect is never dropped") {
-  Callee bump{.name = "bump", .arity = 0, .result = Callee::Result::i64, .effect = Callee::Effect::memory};
+  Intrinsic bump{
+      .name = "bump", .arity = 0, .result = Intrinsic::Result::i64, .effect = Intrinsic::Effect::memory};
   Expr e = call(bump, {});
   CHECK_FALSE(is_empty(checked(eval(e))));
   CHECK(is_empty(checked(eval(var("x") + 1))));

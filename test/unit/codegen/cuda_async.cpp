@@ -20,7 +20,7 @@ Function each_row(const Target& target) {
         {.name = fmt::format("M{}", rank), .tensor = boxed.back(), .box = std::vector<int64_t>(rank, 8)});
   }
   for (auto& row : target.async) {
-    bool of_barrier = row.bytes == 8 && row.callee.name.find("mbarrier") != row.callee.name.npos;
+    bool of_barrier = row.bytes == 8 && row.intrinsic.name.find("mbarrier") != row.intrinsic.name.npos;
     auto rank = size_t(std::count(row.operands.begin(), row.operands.end(), 'r'));  // of a copy of a box
     std::vector<Expr> args;
     for (size_t i = 0; i < row.operands.size(); i++) {
@@ -34,7 +34,7 @@ Function each_row(const Target& target) {
                      : kind == 'n' ? imm(int64_t(i) + 1, i32)
                                    : cast(u32, m.k.thread));
     }
-    Expr e = call(row.callee, args);
+    Expr e = call(row.intrinsic, args);
     stmts.push_back(e->dtype == none_type ? eval(e) : put(y, m.k.thread, cast(i32, e)));
   }
   return m.body(std::move(stmts)).f;
@@ -51,14 +51,14 @@ TEST_CASE("cuda: every row that goes on beside the threads compiles to its instr
     Program p = print_cuda(f, target);
     std::string ptx = find_nvrtc() ? ptx_of(p) : "";
     for (auto& row : target.async) {
-      CAPTURE(row.callee.name);
-      CHECK(contains(p.text, fmt::format("tl_{}", row.callee.name)));
+      CAPTURE(row.intrinsic.name);
+      CHECK(contains(p.text, fmt::format("tl_{}", row.intrinsic.name)));
       size_t begin = row.ptx.starts_with('{') ? row.ptx.find("mbarrier") : 0;
       std::string_view mnemonic = row.ptx.substr(begin, row.ptx.find_first_of(" ;", begin) - begin);
       if (!ptx.empty()) CHECK_GE(count(ptx, mnemonic), 1);
     }
   }
-  CHECK_EQ(find_target("sm_80")->async.back().callee.name, "cp_async_mbarrier_arrive_noinc");
+  CHECK_EQ(find_target("sm_80")->async.back().intrinsic.name, "cp_async_mbarrier_arrive_noinc");
 }
 
 TEST_CASE("cuda: a tensor map is a parameter of its own, and coordinates count from the last dimension") {

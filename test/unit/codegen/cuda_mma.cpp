@@ -48,7 +48,7 @@ struct Gemm : Machine {
                     put(to, range_from(swizzled(row, chunk), 8), this->at(from, range_from(at, 8))));
   }
   Stmt ldmatrix(Expr to, Expr from) {
-    return eval(call(target.copy_named("ldmatrix_x4")->callee, {to, from}));
+    return eval(call(target.copy_named("ldmatrix_x4")->intrinsic, {to, from}));
   }
   Stmt load_a(const Expr& kk) {
     Expr i = var("mi"), row = mod(warp, warps_m) * 64 + i32_of(i) * 16 + mod(lane, 16);
@@ -64,7 +64,7 @@ struct Gemm : Machine {
   }
   Stmt multiply() {
     Expr i = var("mi"), j = var("ni");
-    Expr mma = call(target.matrix_for(in, in, f32)->callee,
+    Expr mma = call(target.matrix_for(in, in, f32)->intrinsic,
                     {address(acc, (i32_of(i) * 8 + i32_of(j)) * 4), address(a_regs, i32_of(i) * 8),
                      address(b_regs, i32_of(j) * 4)});
     return for_loop(i, 4, Loop::unrolled, for_loop(j, 8, Loop::unrolled, eval(mma)));
@@ -149,11 +149,11 @@ TEST_CASE("cuda: integer, double and half accumulators, and stores of matrices")
       {f16, f16, 8, 4, 4, 16, 8, 16, "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "sm_80"},
       {f32, f32, 4, 2, 4, 16, 8, 8, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80"}};
   for (auto& t : cases) {
-    MatrixInstr row{.callee = {.name = "mma_case",
-                               .arity = 3,
-                               .result = Callee::Result::none,
-                               .effect = Callee::Effect::memory,
-                               .access = "xrr"},
+    MatrixInstr row{.intrinsic = {.name = "mma_case",
+                                  .arity = 3,
+                                  .result = Intrinsic::Result::none,
+                                  .effect = Intrinsic::Effect::memory,
+                                  .access = "xrr"},
                     .m = t.m,
                     .n = t.n,
                     .k = t.k,
@@ -176,7 +176,7 @@ TEST_CASE("cuda: integer, double and half accumulators, and stores of matrices")
     };
     m.body({alloc(a), alloc(b), alloc(d), fill(a, i, t.a), fill(b, j, t.b),
             for_loop(z, t.d, Loop::unrolled, put(d, z, zero(t.c))),
-            eval(call(row.callee,
+            eval(call(row.intrinsic,
                       {m.address(d, zero_index), m.address(a, zero_index), m.address(b, zero_index)})),
             for_loop(o, t.d, Loop::unrolled, put(out, m.k.thread * t.d + o, m.at(d, o)))});
     Program p = print_cuda(m.f, target);
@@ -196,7 +196,7 @@ TEST_CASE("cuda: a copy instruction that reads registers stores them") {
   BufferId c = m.tensor("C", f16, {imm(1024)});
   Expr i = var("i");
   m.body({alloc(s), alloc(r), for_loop(i, 8, Loop::unrolled, put(r, i, cast(f16, i))),
-          eval(call(row.callee, {m.address(r, imm(0)), m.address(s, m.k.thread * 8)})),
+          eval(call(row.intrinsic, {m.address(r, imm(0)), m.address(s, m.k.thread * 8)})),
           eval(call(sync_threads, {})), put(c, m.k.thread, m.at(s, m.k.thread))});
   Program p = print_cuda(m.f, target);
   CHECK(contains(p.text, R"(TL_DEVICE void tl_stmatrix_x4(const void* r_, void* p) {

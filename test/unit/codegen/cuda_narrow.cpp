@@ -7,7 +7,7 @@ using namespace tl;
 namespace {
 
 Expr result_of(std::string_view row, std::vector<Expr> args, DType t) {
-  return call(*find_callee(row), std::move(args), t.with_lanes(args.empty() ? 1 : args[0]->dtype.lanes));
+  return call(*find_intrinsic(row), std::move(args), t.with_lanes(args.empty() ? 1 : args[0]->dtype.lanes));
 }
 
 // Every way to compute an integer of x and y.
@@ -72,15 +72,16 @@ TEST_CASE("cuda: a result of 8 or 16 bits has its type wherever C++ asks for it"
     for (auto& e : all) {
       for (DType to : others_of_width(t)) keep(result_of("reinterpret", {e}, to));
       for (auto* row : {"shfl", "shfl_xor", "shfl_up", "shfl_down"})
-        keep(result_of("reinterpret", {call(*find_callee(row), {e, imm(3)})},
+        keep(result_of("reinterpret", {call(*find_intrinsic(row), {e, imm(3)})},
                        others_of_width(t)[t.is_signed()]));
-      keep(call(*find_callee("match_any_sync"), {e, imm(-1, u32)}));
-      keep(call(*find_callee("clz"), {e}));
+      keep(call(*find_intrinsic("match_any_sync"), {e, imm(-1, u32)}));
+      keep(call(*find_intrinsic("clz"), {e}));
       keep(select(lt(m.k.thread, imm(64)), e, y));
       Expr place = address(m.at(a, m.k.thread)), word = address(m.at(atoms, m.k.thread));
-      body.push_back(eval(call(*find_callee("atomic_store"), {place, e, string_imm("relaxed")}, none_type)));
       body.push_back(
-          eval(call(*find_callee("atomic_add"), {word, cast(i32, e), string_imm("relaxed")}, none_type)));
+          eval(call(*find_intrinsic("atomic_store"), {place, e, string_imm("relaxed")}, none_type)));
+      body.push_back(
+          eval(call(*find_intrinsic("atomic_add"), {word, cast(i32, e), string_imm("relaxed")}, none_type)));
       keep(call(call_extern, {string_imm("takes_" + name), string_imm(""), e}, i32));
       if (t.bits == 16)
         body.push_back(eval(call(

@@ -82,13 +82,13 @@ TEST_CASE("cuda: integers that wrap are computed unsigned, unless they provably 
   f(i32, [](Expr x, Expr y) { return op(BinaryOp::shl, x, y); }, "int(u32(x) << y)");
   f(u8, [](Expr x, Expr) { return unary(UnaryOp::bit_not, x); }, "tl_low_bits<u8>(~x)");
   f(u16, [](Expr x, Expr y) { return op(BinaryOp::shl, x, y); }, "tl_low_bits<u16>(x << y)");
-  f(i32, [](Expr x, Expr) { return call(*find_callee("abs"), {x}); }, "tl_abs<int>(x)");
+  f(i32, [](Expr x, Expr) { return call(*find_intrinsic("abs"), {x}); }, "tl_abs<int>(x)");
   f(i32, [](Expr x, Expr y) { return call(fma_function, {x, y, x}); }, "int(u32(x) * u32(y) + u32(x))");
 }
 
 TEST_CASE("cuda: the bits of a small integer that grew to int") {
   Sheet f;
-  auto bits_of = [](Expr e, DType t) { return call(*find_callee("reinterpret"), {std::move(e)}, t); };
+  auto bits_of = [](Expr e, DType t) { return call(*find_intrinsic("reinterpret"), {std::move(e)}, t); };
   f(
       i8, [&](Expr x, Expr y) { return bits_of(select(lt(x, y), x, imm(0, i8)), u8); },
       "tl_reinterpret<u8>(i8(x < y ? x : 0))");
@@ -136,10 +136,10 @@ TEST_CASE("cuda: 16-bit floats compute in f32 and round each result once") {
   Sheet f;
   f(f16, [](Expr x, Expr y) { return x * y + x; }, "half_t(float(half_t(float(x) * float(y))) + float(x))");
   f(bf16, [](Expr x, Expr y) { return max(x, y); }, "bf16_t(fmaxf(float(x), float(y)))");
-  f(f16, [](Expr x, Expr) { return call(*find_callee("exp"), {x}); }, "half_t(expf(float(x)))");
+  f(f16, [](Expr x, Expr) { return call(*find_intrinsic("exp"), {x}); }, "half_t(expf(float(x)))");
   f(f16, [](Expr x, Expr) { return cast(f64, x); }, "double(float(x))");
   f(bf16, [](Expr x, Expr) { return cast(i8, x); }, "i8(float(x))");
-  f(f16, [](Expr x, Expr) { return call(*find_callee("isnan"), {x}); }, "isnan(float(x))");
+  f(f16, [](Expr x, Expr) { return call(*find_intrinsic("isnan"), {x}); }, "isnan(float(x))");
   for (DType from : {f64, i32, u32, i64, u64})
     for (DType to : {f16, bf16})
       f(from, [=](Expr x, Expr) { return cast(to, x); }, to == f16 ? "half_t(x)" : "bf16_t(x)");
@@ -167,8 +167,8 @@ TEST_CASE("cuda: every scalar function has a device function, in f32, f64 and th
 
 TEST_CASE("cuda: the next float, and a float times a power of two") {
   Sheet f;
-  auto after = [](Expr x, Expr y) { return call(*find_callee("nextafter"), {x, y}); };
-  auto scaled = [](Expr x, Expr y) { return call(*find_callee("ldexp"), {x, cast(i32, y)}); };
+  auto after = [](Expr x, Expr y) { return call(*find_intrinsic("nextafter"), {x, y}); };
+  auto scaled = [](Expr x, Expr y) { return call(*find_intrinsic("ldexp"), {x, cast(i32, y)}); };
   f(f32, after, "nextafterf(x, y)");
   f(f64, after, "nextafter(x, y)");
   f(f16, after, "tl_next_half(x, y)");
@@ -349,7 +349,7 @@ TEST_CASE("cuda: shuffles of every type, as words") {
   for (DType t : {f16, bf16, f32, f64, i8, u8, i16, u16, i32, u32, i64, u64})
     for (auto* name : {"shfl", "shfl_xor", "shfl_up", "shfl_down"})
       f(
-          t, [&](Expr x, Expr) { return call(*find_callee(name), {x, imm(3)}); },
+          t, [&](Expr x, Expr) { return call(*find_intrinsic(name), {x, imm(3)}); },
           fmt::format("tl_{}(x, 3)", name));
   f(i32, [](Expr x, Expr y) { return call(shfl_xor, {op(BinaryOp::add, x, y), floordiv(x, 8)}); }, "");
 }

@@ -227,7 +227,7 @@ TEST_CASE("llvm: the scalar functions, in units of the last place") {
       for (auto& row : rows) {
         Expr i = var("i"), at = range_from(i * 8 + first, 8);
         loops.push_back(
-            for_loop(i, n / 8, Loop::serial, put(y, at, call(*find_callee(row.name), {m.at(x, at)}))));
+            for_loop(i, n / 8, Loop::serial, put(y, at, call(*find_intrinsic(row.name), {m.at(x, at)}))));
         for (int64_t j = 0; j < n; j++)
           put_number(t, in.data(), size_t(first + j), random.between(row.low, row.high), 0);
         first += n;
@@ -237,7 +237,7 @@ TEST_CASE("llvm: the scalar functions, in units of the last place") {
       for (size_t r = 0; r < std::size(rows); r++) {
         double worst = 0, digits = t == f32 ? 23 : 52;
         for (size_t j = r * n; j < (r + 1) * n; j++) {
-          double a = get_number(t, in.data(), j), want = find_callee(rows[r].name)->eval(&a);
+          double a = get_number(t, in.data(), j), want = find_intrinsic(rows[r].name)->eval(&a);
           int exponent = std::max(std::ilogb(want == 0 ? 1e-300 : want), t == f32 ? -126 : -1022);
           worst = std::max(
               worst, std::fabs(get_number(t, out.data(), j) - want) / std::ldexp(1, exponent - int(digits)));
@@ -256,7 +256,7 @@ TEST_CASE("llvm: the ends of exp, exp2, tanh and sigmoid") {
       Machine m("ends");
       in.resize(8);
       BufferId x = m.tensor("X", f32, {imm(8)}), y = m.tensor("Y", f32, {imm(8)});
-      m.body({put(y, range_from(imm(0), 8), call(*find_callee(name), {m.at(x, range_from(imm(0), 8))}))});
+      m.body({put(y, range_from(imm(0), 8), call(*find_intrinsic(name), {m.at(x, range_from(imm(0), 8))}))});
       std::vector<float> out(8);
       run_on(m.f, *target, in, out);
       return out;
@@ -300,10 +300,11 @@ TEST_CASE("llvm: questions about floats, functions of two and three arguments, o
     BufferId x = m.tensor("X", f32, {imm(4)}), y = m.tensor("Y", i32, {imm(12)}),
              z = m.tensor("Z", f16, {imm(4)});
     Expr at = range_from(imm(0), 4), v = m.at(x, at);
-    auto ask = [&](const char* name) { return cast(i32.with_lanes(4), call(*find_callee(name), {v})); };
+    auto ask = [&](const char* name) { return cast(i32.with_lanes(4), call(*find_intrinsic(name), {v})); };
     Expr h = cast(f16.with_lanes(4), v);
     m.body({put(y, at, ask("isnan")), put(y, range_from(imm(4), 4), ask("isinf")),
-            put(y, range_from(imm(8), 4), ask("isfinite")), put(z, at, call(*find_callee("pow"), {h, h}))});
+            put(y, range_from(imm(8), 4), ask("isfinite")),
+            put(z, at, call(*find_intrinsic("pow"), {h, h}))});
     std::vector<float> in{NAN, -INFINITY, 2, 3};
     std::vector<int> out(12);
     std::vector<uint16_t> half(4);
@@ -316,7 +317,7 @@ TEST_CASE("llvm: questions about floats, functions of two and three arguments, o
     BufferId a = n.tensor("A", i32, {imm(2)}), b = n.tensor("B", i32, {imm(2)}),
              c = n.tensor("C", f64, {imm(1)});
     Expr w = n.at(a, imm(0)), d = n.at(c, imm(0));
-    n.body({put(b, imm(0), call(*find_callee("abs"), {w})), put(b, imm(1), unary(UnaryOp::bit_not, w)),
+    n.body({put(b, imm(0), call(*find_intrinsic("abs"), {w})), put(b, imm(1), unary(UnaryOp::bit_not, w)),
             put(c, imm(0), call(fma_function, {d, d, unary(UnaryOp::neg, d)}))});
     std::vector<int> from{-7, 0}, to(2);
     std::vector<double> real{0.1};

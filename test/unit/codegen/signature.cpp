@@ -133,7 +133,7 @@ TEST_CASE("signature: writes through a handle count, reads do not") {
   Machine m("f");
   BufferId a = m.tensor("A", f16, {imm(512)}), b = m.tensor("B", f16, {imm(512)}),
            c = m.tensor("C", f16, {imm(512)});
-  const Callee& copy = find_target("sm_80")->copy_named("ldmatrix_x4")->callee;
+  const Intrinsic& copy = find_target("sm_80")->copy_named("ldmatrix_x4")->intrinsic;
   Expr p = var("p", handle);
   m.body({eval(call(copy, {m.address(a, imm(0)), m.address(b, imm(0))})), let(p, m.address(c, imm(0)))});
   Program program = signature_of(m.f, *find_target("sm_80"));
@@ -151,7 +151,7 @@ TEST_CASE("signature: what the index of an element reads is only read, whatever 
     std::vector<Expr> args{m.address(h, cast(i64, m.at(x, imm(3))))};
     if (!load) args.push_back(imm(1, i32));
     args.push_back(string_imm("relaxed"));
-    m.body({eval(call(*find_callee(row), args, load ? i32 : none_type))});
+    m.body({eval(call(*find_intrinsic(row), args, load ? i32 : none_type))});
     Program program = signature_of(m.f, *find_target("sm_80"));
     CHECK(!program.params[0].is_written);
     CHECK_EQ(program.params[1].is_written, !load);

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 
 using namespace tl;
 
@@ -57,7 +57,7 @@ TEST_CASE("fma: the sum is rounded once, integers wrap") {
     auto of = [&](auto x) { return type.is_float() ? Scalar{.d = double(x)} : Scalar{.i = int64_t(x)}; };
     Scalar args[] = {of(a), of(b), of(c)};
     DType types[] = {type, type, type};
-    return find_callee("fma")->exact(args, types, type);
+    return find_intrinsic("fma")->exact(args, types, type);
   };
   double factor = 1 + 0x1p-12;  // its square lies halfway between two f32
   CHECK(fma(factor, factor, 0x1p-80, f32).d == 1 + 0x1p-11 + 0x1p-23);

@@ -48,8 +48,8 @@ TEST_CASE("expressions carry no parentheses that their operators do not need") {
   CHECK_EQ(print(eq(lt(a, b), p)), "(a < b) == p");
   CHECK_EQ(print(min(a, max(b, c))), "min(a, max(b, c))");
   CHECK_EQ(print(cast(f16, x)), "cast<f16>(x)");
-  CHECK_EQ(print(select(p, x, call(*find_callee("exp2"), {x}))), "select(p, x, exp2(x))");
-  CHECK_EQ(print(call(*find_callee("exp2"), {x}, f16)), "exp2<f16>(x)");
+  CHECK_EQ(print(select(p, x, call(*find_intrinsic("exp2"), {x}))), "select(p, x, exp2(x))");
+  CHECK_EQ(print(call(*find_intrinsic("exp2"), {x}, f16)), "exp2<f16>(x)");
   CHECK_EQ(print(ramp(a, imm(1), 8)), "ramp(a, 1, 8)");
   CHECK_EQ(print(broadcast(x, 4)), "broadcast(x, 4)");
   CHECK_EQ(print(load(f32, BufferId{2}, {a, b})), "buffer2[a, b]");

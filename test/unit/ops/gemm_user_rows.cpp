@@ -121,10 +121,10 @@ TEST_CASE("gemm_mma: any fragments that are permutations of bits") {
       CHECK(target.matrix_for(ab, ab, c) == &row);
       for (int trans = 0; trans < 4; trans++) {
         std::string notes = check_program(program(u, trans & 1, trans & 2, int(random() % 3)), target);
-        CHECK(notes.find("mma.sync: " + std::string(row.callee.name) + " by 2 warps") != notes.npos);
+        CHECK(notes.find("mma.sync: " + std::string(row.intrinsic.name) + " by 2 warps") != notes.npos);
         by_elements += notes.find("element by element") != notes.npos;
       }
-      unregister_matrix(row.callee.name);
+      unregister_matrix(row.intrinsic.name);
       CHECK(with_user_rows(*find_target("sm_80")).matrix.front() != &row);
     }
   CHECK(by_elements > 100);
@@ -159,7 +159,7 @@ TEST_CASE("gemm_mma: fragments of blocks that ldmatrix delivers, in any order of
     notes = check_program(program(u, true, true, 0), target);
     CHECK(notes.find("As is loaded element by element, not by ldmatrix: k is not along its rows") !=
           notes.npos);
-    unregister_matrix(row.callee.name);
+    unregister_matrix(row.intrinsic.name);
   }
 }
 
@@ -187,9 +187,9 @@ TEST_CASE("the rows are in the key of the cache by what they are, where their ty
   std::swap(u.a, u.b);
   const MatrixInstr& other = register_matrix(u);
   CHECK(&other != &row);
-  CHECK(std::string(other.callee.name) == "test_key_2");
+  CHECK(std::string(other.intrinsic.name) == "test_key_2");
   CHECK(user_rows_text(with_user_rows(plain), {i16, i32}) != text);
-  unregister_matrix(other.callee.name);
+  unregister_matrix(other.intrinsic.name);
   CHECK(user_rows_text(with_user_rows(plain), {i16, i32}) == text);
-  unregister_matrix(row.callee.name);
+  unregister_matrix(row.intrinsic.name);
 }

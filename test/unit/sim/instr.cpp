@@ -13,25 +13,26 @@ using namespace tl;
 
 TEST_CASE("every instruction of every GPU has semantics, and every thread-level function") {
   size_t rows = 0;
-  auto check_callee = [&](const Callee& callee) {
-    CAPTURE(callee.name);
-    CHECK(bool(sim::semantics_of(callee).run));
+  auto check_intrinsic = [&](const Intrinsic& intrinsic) {
+    CAPTURE(intrinsic.name);
+    CHECK(bool(sim::semantics_of(intrinsic).run));
     rows++;
   };
   for (auto* t : all_targets()) {
     if (!t->has_threads()) continue;
-    for (auto* row : t->matrix) check_callee(row->callee);
-    for (auto* row : t->copies) check_callee(row->callee);
-    for (auto& row : t->async) check_callee(row.callee);
+    for (auto* row : t->matrix) check_intrinsic(row->intrinsic);
+    for (auto* row : t->copies) check_intrinsic(row->intrinsic);
+    for (auto& row : t->async) check_intrinsic(row.intrinsic);
   }
   // Where a thread goes, the promise, and what canonicalize makes of the width of a warp are no instructions.
-  auto is_resolved = [](const Callee& c) { return c.name.starts_with("warp_") || c.name == "all_lanes"; };
-  for (auto& callee : thread_functions())
-    if (callee.effect != Callee::Effect::control && &callee != &block_uniform && !is_resolved(callee))
-      check_callee(callee);
+  auto is_resolved = [](const Intrinsic& c) { return c.name.starts_with("warp_") || c.name == "all_lanes"; };
+  for (auto& intrinsic : thread_functions())
+    if (intrinsic.effect != Intrinsic::Effect::control && &intrinsic != &block_uniform &&
+        !is_resolved(intrinsic))
+      check_intrinsic(intrinsic);
   CHECK_GE(rows, 4 * 8 + 3);
   CHECK_FALSE(bool(sim::semantics_of({.name = "no_such_row"}).run));
-  for (auto& callee : scalar_functions()) CHECK(bool(callee.eval));
+  for (auto& intrinsic : scalar_functions()) CHECK(bool(intrinsic.eval));
 }
 
 namespace {
@@ -57,7 +58,7 @@ func main(A: {0}[{3}], B: {1}[{4}], C: {2}[{5}]):
 )",
                      element(row.a_type), element(row.b_type), element(row.c_type), 32 * row.a.registers,
                      32 * row.b.registers, 32 * row.c.registers, row.a.registers, row.b.registers,
-                     row.c.registers, row.callee.name);
+                     row.c.registers, row.intrinsic.name);
 }
 
 struct Matrix {
@@ -93,7 +94,7 @@ struct Matrix {
 TEST_CASE("matrix instructions multiply what their fragments hold, and add") {
   std::mt19937 random(1);
   for (auto* row : nvidia_matrix_rows()) {
-    CAPTURE(row->callee.name);
+    CAPTURE(row->intrinsic.name);
     Matrix a(row->a_type, row->a, random), b(row->b_type, row->b, random), c(row->c_type, row->c, random);
     std::vector<double> expected = c.values;
     for (size_t i = 0; i < size_t(row->m); i++)
@@ -124,7 +125,7 @@ TEST_CASE("sums round in f32, one product after another") {
 
 TEST_CASE("ldmatrix: row r of block j comes from lane 8j + r; two elements a register, or their mirror") {
   for (auto* row : nvidia_copies(80)) {
-    CAPTURE(row->callee.name);
+    CAPTURE(row->intrinsic.name);
     std::vector<uint16_t> a = counted<uint16_t>(32 * 8), c(size_t(32 * 2 * row->matrices), 9999);
     simulate(fmt::format(R"(
 func main(A: u16[256], C: u16[{0}]):
@@ -138,7 +139,7 @@ func main(A: u16[256], C: u16[{0}]):
     for i in serial({1}):
       C[tx*{1} + i] = r[i]
 )",
-                         c.size(), 2 * row->matrices, row->callee.name),
+                         c.size(), 2 * row->matrices, row->intrinsic.name),
              a, c);
     for (int lane = 0; lane < 32; lane++)
       for (int block = 0; block < row->matrices; block++)
@@ -153,10 +154,10 @@ func main(A: u16[256], C: u16[{0}]):
 
 TEST_CASE("stmatrix: what ldmatrix brings to registers it stores at the same rows") {
   for (auto* row : nvidia_copies(90)) {
-    if (!row->callee.name.starts_with("stmatrix")) continue;
-    CAPTURE(row->callee.name);
+    if (!row->intrinsic.name.starts_with("stmatrix")) continue;
+    CAPTURE(row->intrinsic.name);
     std::string load =
-        fmt::format("ldmatrix{}", row->callee.name.substr(std::string_view("stmatrix").size()));
+        fmt::format("ldmatrix{}", row->intrinsic.name.substr(std::string_view("stmatrix").size()));
     std::vector<uint16_t> a = counted<uint16_t>(32 * 8), c(32 * 8, 9999);
     simulate(fmt::format(R"(
 func main(A: u16[256], C: u16[256]):
@@ -174,7 +175,7 @@ func main(A: u16[256], C: u16[256]):
     for i in serial(8):
       C[tx*8 + i] = R[(tx ^ 1)*8 + i]
 )",
-                         2 * row->matrices, load, row->callee.name),
+                         2 * row->matrices, load, row->intrinsic.name),
              a, c);
     for (size_t i = 0; i < c.size(); i++) CHECK_EQ(c[i], i < size_t(64 * row->matrices) ? i : 7);
   }
@@ -255,7 +256,7 @@ TEST_CASE("every scalar function gives what its eval gives, rounded") {
     CAPTURE(row.name);
     std::vector<float> a = {0.25f, 0.5f, 0.75f, 2.5f}, c(4, -7);
     std::string args = row.arity == 1 ? "A[tx]" : row.arity == 2 ? "A[tx], 1.25" : "A[tx], 1.25, -0.3";
-    bool is_bool = row.result == Callee::Result::boolean;
+    bool is_bool = row.result == Intrinsic::Result::boolean;
     simulate(fmt::format("func main(A: f32[4], C: f32[4]):\n  kernel main grid(b: 1) threads(4) thread(tx):\n"
                          "    C[tx] = {0}{1}({2}){3}\n",
                          is_bool ? "cast<f32>(" : "", row.name, args, is_bool ? ")" : ""),
@@ -269,7 +270,7 @@ TEST_CASE("every scalar function gives what its eval gives, rounded") {
 }
 TEST_CASE("every exact function gives what its row says") {
   for (auto& row : exact_functions()) {
-    if (row.takes != Callee::ArgDomain::floats && row.takes != Callee::ArgDomain::singles) continue;
+    if (row.takes != Intrinsic::ArgDomain::floats && row.takes != Intrinsic::ArgDomain::singles) continue;
     CAPTURE(row.name);
     std::vector<float> a = {0.25f, 0.3f, 0.75f, 2.5f}, c(4, -7);
     std::string args = row.arity == 1 ? "A[tx]" : row.arity == 2 ? "A[tx], 1.1" : "A[tx], 1.1, -0.3";

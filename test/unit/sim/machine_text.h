@@ -11,11 +11,11 @@
 namespace tl {
 
 // Also of functions that a later version's programs call, and that the simulator knows already.
-inline const Callee* find_row(std::string_view name) {
-  static const Callee rows[] = {{.name = "shfl", .arity = 2, .effect = Callee::Effect::thread},
-                                {.name = "shfl_xor", .arity = 2, .effect = Callee::Effect::thread},
-                                {.name = "shfl_up", .arity = 2, .effect = Callee::Effect::thread},
-                                {.name = "shfl_down", .arity = 2, .effect = Callee::Effect::thread}};
+inline const Intrinsic* find_row(std::string_view name) {
+  static const Intrinsic rows[] = {{.name = "shfl", .arity = 2, .effect = Intrinsic::Effect::thread},
+                                   {.name = "shfl_xor", .arity = 2, .effect = Intrinsic::Effect::thread},
+                                   {.name = "shfl_up", .arity = 2, .effect = Intrinsic::Effect::thread},
+                                   {.name = "shfl_down", .arity = 2, .effect = Intrinsic::Effect::thread}};
   for (auto& row : rows)
     if (row.name == name) return &row;
   return find_instr(name);

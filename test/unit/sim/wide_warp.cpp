@@ -68,7 +68,7 @@ Function check_wide(const std::string& text) {
 
 int64_t calls_of(const Function& f, std::string_view name) {
   int64_t count = 0;
-  for (auto& k : f.kernels) visit(k.body, [&](const Call& n) { count += n.callee->name == name; });
+  for (auto& k : f.kernels) visit(k.body, [&](const Call& n) { count += n.intrinsic->name == name; });
   return count;
 }
 

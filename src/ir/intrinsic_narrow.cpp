@@ -1,15 +1,15 @@
 // Conversions between f32 and the bits of narrower floats: to_X(x, rounding, saturate) with a Rounding's
 // number, and from_X(bits).  to_odd(x) makes an f32 of an f64 (round to odd), so that rounding it again gives
-// the same as rounding the f64 once.  constexpr rows; find_callee may be asked before main.
+// the same as rounding the f64 once.  constexpr rows; find_intrinsic may be asked before main.
 #include <bit>
 #include <cmath>
 
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 
 namespace tl {
 namespace {
 
-using Result = Callee::Result;
+using Result = Intrinsic::Result;
 
 // clang-format off
 template <DType::Kind kind, int bits>
@@ -32,11 +32,11 @@ Scalar to_odd(const Scalar* a, const DType*, DType) {
 }
 
 template <DType::Kind kind, int bits>
-constexpr Callee to_row(std::string_view name) {
+constexpr Intrinsic to_row(std::string_view name) {
   return {.name = name, .arity = 3, .result = Result::given, .exact = to_bits<kind, bits>};
 }
 template <DType::Kind kind, int bits>
-constexpr Callee from_row(std::string_view name) {
+constexpr Intrinsic from_row(std::string_view name) {
   return {.name = name, .result = Result::given, .exact = from_bits<kind, bits>};
 }
 
@@ -52,31 +52,31 @@ Scalar dp4a(const Scalar* a, const DType*, DType) {
 }
 
 using K = DType::Kind;
-constexpr Callee rows[] = {to_row<K::e4m3, 8>("to_e4m3"),
-                           to_row<K::e5m2, 8>("to_e5m2"),
-                           to_row<K::e8m0, 8>("to_e8m0"),
-                           to_row<K::e2m1, 4>("to_e2m1"),
-                           to_row<K::tfloat, 32>("to_tf32"),
-                           to_row<K::floating, 16>("to_f16"),
-                           to_row<K::bfloat, 16>("to_bf16"),
-                           from_row<K::e4m3, 8>("from_e4m3"),
-                           from_row<K::e5m2, 8>("from_e5m2"),
-                           from_row<K::e8m0, 8>("from_e8m0"),
-                           from_row<K::e2m1, 4>("from_e2m1"),
-                           {.name = "dp4a_s8",
-                            .arity = 3,
-                            .result = Result::i32,
-                            .exact = dp4a<true>,
-                            .takes = Callee::ArgDomain::integers},
-                           {.name = "dp4a_u8",
-                            .arity = 3,
-                            .result = Result::i32,
-                            .exact = dp4a<false>,
-                            .takes = Callee::ArgDomain::integers},
-                           {.name = "to_odd", .result = Result::given, .exact = to_odd}};
+constexpr Intrinsic rows[] = {to_row<K::e4m3, 8>("to_e4m3"),
+                              to_row<K::e5m2, 8>("to_e5m2"),
+                              to_row<K::e8m0, 8>("to_e8m0"),
+                              to_row<K::e2m1, 4>("to_e2m1"),
+                              to_row<K::tfloat, 32>("to_tf32"),
+                              to_row<K::floating, 16>("to_f16"),
+                              to_row<K::bfloat, 16>("to_bf16"),
+                              from_row<K::e4m3, 8>("from_e4m3"),
+                              from_row<K::e5m2, 8>("from_e5m2"),
+                              from_row<K::e8m0, 8>("from_e8m0"),
+                              from_row<K::e2m1, 4>("from_e2m1"),
+                              {.name = "dp4a_s8",
+                               .arity = 3,
+                               .result = Result::i32,
+                               .exact = dp4a<true>,
+                               .takes = Intrinsic::ArgDomain::integers},
+                              {.name = "dp4a_u8",
+                               .arity = 3,
+                               .result = Result::i32,
+                               .exact = dp4a<false>,
+                               .takes = Intrinsic::ArgDomain::integers},
+                              {.name = "to_odd", .result = Result::given, .exact = to_odd}};
 
 }  // namespace
 
-std::span<const Callee> narrow_functions() { return rows; }
+std::span<const Intrinsic> narrow_functions() { return rows; }
 
 }  // namespace tl

@@ -1,5 +1,5 @@
 // Scalar functions whose values are given exactly: bit patterns, counts of bits, IEEE operations with a
-// rounding mode, and the random generator Philox4x32-10.  constexpr rows; find_callee may be asked before
+// rounding mode, and the random generator Philox4x32-10.  constexpr rows; find_intrinsic may be asked before
 // main.
 #include <algorithm>
 #include <bit>
@@ -7,13 +7,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 
 namespace tl {
 namespace {
 
-using Result = Callee::Result;
-using ArgDomain = Callee::ArgDomain;
+using Result = Intrinsic::Result;
+using ArgDomain = Intrinsic::ArgDomain;
 
 constexpr Scalar whole(int64_t i) { return {.i = i}; }
 constexpr Scalar real(double d) { return {.d = d}; }
@@ -192,7 +192,7 @@ Scalar yes(const Scalar*, const DType*, DType) { return whole(1); }
     {.name = NAME "_bf16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, bf16_value, bf16_bits>,                 \
      .takes = ArgDomain::integers}
 
-constexpr Callee exact_rows[] = {
+constexpr Intrinsic exact_rows[] = {
     TL_PAIR("add2", add, 2), TL_PAIR("sub2", sub, 2), TL_PAIR("mul2", mul, 2), TL_PAIR("fma2", fma, 3),
     TL_PAIR("max2", max, 2), TL_PAIR("min2", min, 2), TL_PAIR("abs2", abs, 1),
     {.name = "reinterpret", .result = Result::given, .exact = reinterpret},
@@ -215,6 +215,6 @@ constexpr Callee exact_rows[] = {
 
 }  // namespace
 
-std::span<const Callee> exact_functions() { return exact_rows; }
+std::span<const Intrinsic> exact_functions() { return exact_rows; }
 
 }  // namespace tl

@@ -1,5 +1,5 @@
 // The scalar functions and the thread-level rows that every GPU language has.
-#include "ir/callee.h"
+#include "ir/intrinsic.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 namespace tl {
 namespace {
 
-using Result = Callee::Result;
-using Effect = Callee::Effect;
+using Result = Intrinsic::Result;
+using Effect = Intrinsic::Effect;
 
 Scalar absolute(const Scalar* a, const DType* types, DType type) {
   if (type.is_float()) return {.d = std::fabs(a[0].d)};
@@ -25,28 +25,28 @@ Scalar fused(const Scalar* a, const DType*, DType type) {
 
 constexpr int count_of_names(std::string_view params) { return 1 + int(std::ranges::count(params, ',')); }
 
-using Meaning = decltype(Callee::eval);
-constexpr Callee of_float(std::string_view name, std::string_view params, std::string_view help,
-                          Meaning eval) {
+using Meaning = decltype(Intrinsic::eval);
+constexpr Intrinsic of_float(std::string_view name, std::string_view params, std::string_view help,
+                             Meaning eval) {
   return {.name = name, .arity = count_of_names(params), .eval = eval, .help = help, .params = params};
 }
-constexpr Callee of_x(std::string_view name, std::string_view help, Meaning eval) {
+constexpr Intrinsic of_x(std::string_view name, std::string_view help, Meaning eval) {
   return of_float(name, "x", help, eval);
 }
-constexpr Callee asks(std::string_view name, std::string_view help, Meaning eval) {
-  Callee row = of_x(name, help, eval);
+constexpr Intrinsic asks(std::string_view name, std::string_view help, Meaning eval) {
+  Intrinsic row = of_x(name, help, eval);
   row.result = Result::boolean;
   return row;
 }
 // What a chip has a quick, less exact instruction for; elsewhere the same as the function that it is named
 // after.
-constexpr Callee fast(std::string_view name, std::string_view published, std::string_view help,
-                      Meaning eval) {
-  Callee row = of_x(name, help, eval);
+constexpr Intrinsic fast(std::string_view name, std::string_view published, std::string_view help,
+                         Meaning eval) {
+  Intrinsic row = of_x(name, help, eval);
   row.published = published;
   return row;
 }
-constexpr Callee also_exact(Callee row, decltype(Callee::exact) exact) {
+constexpr Intrinsic also_exact(Intrinsic row, decltype(Intrinsic::exact) exact) {
   row.exact = exact;
   return row;
 }
@@ -56,7 +56,7 @@ constexpr Callee also_exact(Callee row, decltype(Callee::exact) exact) {
   WHAT ", by the GPU's fast instruction for float32 (see docs/numerics.md); elsewhere as without the " \
        "underscores."
 
-constexpr Callee scalar_rows[] = {
+constexpr Intrinsic scalar_rows[] = {
     of_x("exp", "e to the power of x.", TL_IS(std::exp(a[0]))),
     of_x("exp2", "2 to the power of x.", TL_IS(std::exp2(a[0]))),
     of_x("log", "The natural logarithm of x.", TL_IS(std::log(a[0]))),
@@ -125,8 +125,8 @@ constexpr Alias aliases[] = {
     {"nearbyint", "round", "x rounded to the nearest whole number, halves to the even one, as a float."},
 };
 
-using Atomic = Callee::Atomic;
-constexpr Callee atomic(std::string_view name, int arity, std::string_view access, Atomic op) {
+using Atomic = Intrinsic::Atomic;
+constexpr Intrinsic atomic(std::string_view name, int arity, std::string_view access, Atomic op) {
   return {.name = name,
           .arity = arity,
           .result = Result::none,
@@ -136,7 +136,7 @@ constexpr Callee atomic(std::string_view name, int arity, std::string_view acces
 }
 constexpr std::string_view order_names[] = {"relaxed", "acquire", "release", "acq_rel", "seq_cst"};
 
-constexpr Callee thread_rows[] = {
+constexpr Intrinsic thread_rows[] = {
     {.name = "thread_index", .result = Result::i64, .effect = Effect::thread},
     {.name = "sync_threads", .arity = 0, .result = Result::none, .effect = Effect::barrier},
     {.name = "address_of", .arity = -1, .result = Result::handle, .effect = Effect::pure},
@@ -196,7 +196,7 @@ constexpr Callee thread_rows[] = {
 };
 
 // The effect `memory` keeps them in their place among other effects, and one by one.
-constexpr Callee message_rows[] = {
+constexpr Intrinsic message_rows[] = {
     {.name = "print", .arity = -1, .result = Result::none, .effect = Effect::memory},
     {.name = "device_assert", .arity = 3, .result = Result::none, .effect = Effect::memory},
     {.name = "assume_true", .arity = 1, .result = Result::none, .effect = Effect::memory},
@@ -205,28 +205,28 @@ constexpr Callee message_rows[] = {
     {.name = "pdl_trigger", .arity = 0, .result = Result::none, .effect = Effect::memory},
 };
 // Their calls say how many lanes there are.
-constexpr Callee lane_rows[] = {
+constexpr Intrinsic lane_rows[] = {
     {.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
 
-const Callee& row(std::string_view name) { return *find_callee(name); }
+const Intrinsic& row(std::string_view name) { return *find_intrinsic(name); }
 
 }  // namespace
 
-std::span<const Callee> scalar_functions() { return scalar_rows; }
+std::span<const Intrinsic> scalar_functions() { return scalar_rows; }
 std::vector<ScalarFunction> offered_functions() {
   std::vector<ScalarFunction> all;
   for (auto rows : {scalar_functions(), exact_functions()})
     for (auto& r : rows)
       if (!r.help.empty()) all.push_back({r.published.empty() ? r.name : r.published, r.params, r.help, &r});
   for (auto& a : aliases) {
-    const Callee* r = find_callee(a.row);
+    const Intrinsic* r = find_intrinsic(a.row);
     all.push_back({a.name, r->params, a.help, r});
   }
   return all;
 }
 
-std::span<const Callee> thread_functions() { return thread_rows; }
-std::span<const Callee> message_functions() { return message_rows; }
+std::span<const Intrinsic> thread_functions() { return thread_rows; }
+std::span<const Intrinsic> message_functions() { return message_rows; }
 
 std::string_view printf_conversion(DType t) {
   if (t.kind == DType::Kind::bfloat) return "%.4g";
@@ -235,9 +235,9 @@ std::string_view printf_conversion(DType t) {
   return t.is_unsigned() ? "%u" : "%d";
 }
 
-std::span<const Callee> lane_functions() { return lane_rows; }
+std::span<const Intrinsic> lane_functions() { return lane_rows; }
 
-const Callee* find_callee(std::string_view name) {
+const Intrinsic* find_intrinsic(std::string_view name) {
   for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(),
                     lane_functions(), narrow_functions()})
     for (auto& r : rows)
@@ -245,16 +245,16 @@ const Callee* find_callee(std::string_view name) {
   return nullptr;
 }
 
-const Callee &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
-const Callee &address_of = row("address_of"), &fma_function = row("fma");
-const Callee& shfl_xor = row("shfl_xor");
-const Callee &load_wide = row("load_wide"), &store_wide = row("store_wide");
-const Callee &call_extern = row("call_extern"), &call_pure_extern = row("call_pure_extern"),
-             &inline_ptx = row("ptx");
+const Intrinsic &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
+const Intrinsic &address_of = row("address_of"), &fma_function = row("fma");
+const Intrinsic& shfl_xor = row("shfl_xor");
+const Intrinsic &load_wide = row("load_wide"), &store_wide = row("store_wide");
+const Intrinsic &call_extern = row("call_extern"), &call_pure_extern = row("call_pure_extern"),
+                &inline_ptx = row("ptx");
 
 const Load* place_of(const Expr& e) {
   auto* c = e.as<Call>();
-  return c && c->callee == &address_of ? c->args[0].as<Load>() : nullptr;
+  return c && c->intrinsic == &address_of ? c->args[0].as<Load>() : nullptr;
 }
 
 Expr count_of(const Expr& address) {
@@ -265,8 +265,8 @@ Expr count_of(const Expr& address) {
 
 char access_of(const Call& c, size_t argument) {
   if (!place_of(c.args[argument])) return '-';
-  if (argument < c.callee->access.size() && c.callee->access[argument] != '-')
-    return c.callee->access[argument];
+  if (argument < c.intrinsic->access.size() && c.intrinsic->access[argument] != '-')
+    return c.intrinsic->access[argument];
   auto& place = *c.args[argument].as<Call>();
   auto* said = place.args.size() > 1 ? place.args[1].as<StringImm>() : nullptr;
   return said && said->value.size() == 1 ? said->value[0] : 'x';
@@ -280,19 +280,20 @@ MemoryOrder order_of(const Call& atomic) {
     if (order_names[i] == order->value) return MemoryOrder(i);
   return MemoryOrder::seq_cst;
 }
-const Callee &print_row = row("print"), &device_assert = row("device_assert");
-const Callee &assume_function = row("assume_true"), &breakpoint_row = row("breakpoint"),
-             &pdl_sync = row("pdl_sync"), &pdl_trigger = row("pdl_trigger");
-const Callee &elected = row("elected"), &random_sequence = row("random_sequence");
-const Callee &interleave = row("interleave"), &even_lanes = row("even_lanes"), &odd_lanes = row("odd_lanes");
-const Callee &thread_number = row("thread_number"), &sync_grid = row("sync_grid"),
-             &block_uniform = row("block_uniform");
-const Callee &break_loop = row("break"), &continue_loop = row("continue"),
-             &thread_return = row("thread_return");
+const Intrinsic &print_row = row("print"), &device_assert = row("device_assert");
+const Intrinsic &assume_function = row("assume_true"), &breakpoint_row = row("breakpoint"),
+                &pdl_sync = row("pdl_sync"), &pdl_trigger = row("pdl_trigger");
+const Intrinsic &elected = row("elected"), &random_sequence = row("random_sequence");
+const Intrinsic &interleave = row("interleave"), &even_lanes = row("even_lanes"),
+                &odd_lanes = row("odd_lanes");
+const Intrinsic &thread_number = row("thread_number"), &sync_grid = row("sync_grid"),
+                &block_uniform = row("block_uniform");
+const Intrinsic &break_loop = row("break"), &continue_loop = row("continue"),
+                &thread_return = row("thread_return");
 
-bool is_thread_level(const Callee& callee) {
-  return callee.effect == Effect::thread || callee.effect == Effect::warp ||
-         callee.effect == Effect::barrier || callee.effect == Effect::partial_barrier;
+bool is_thread_level(const Intrinsic& intrinsic) {
+  return intrinsic.effect == Effect::thread || intrinsic.effect == Effect::warp ||
+         intrinsic.effect == Effect::barrier || intrinsic.effect == Effect::partial_barrier;
 }
 
 }  // namespace tl

@@ -15,7 +15,7 @@ union Scalar {
   double d;
 };
 
-struct Callee {
+struct Intrinsic {
   std::string_view name;
   int arity = 1;  // -1: any number
   // same: as the first argument; given: by the call
@@ -71,12 +71,12 @@ struct Callee {
 
 // exp exp2 log log2 log10 sqrt rsqrt sin cos tanh sigmoid erf abs floor ceil round trunc pow fma isnan isinf
 // …
-std::span<const Callee> scalar_functions();
+std::span<const Intrinsic> scalar_functions();
 // The one list of what front ends offer: the rows that have a help, under their published names, and further
 // names.
 struct ScalarFunction {
   std::string_view name, params, help;
-  const Callee* row = nullptr;
+  const Intrinsic* row = nullptr;
 };
 std::vector<ScalarFunction> offered_functions();
 // thread_index(dim), thread_number() (the dimensions as one), block-wide sync_threads(), address_of(load),
@@ -91,60 +91,60 @@ std::vector<ScalarFunction> offered_functions();
 // (threads < 0: all of the block); sync_threads_count(condition) and its like barriers with a vote;
 // sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control flow.
 // block_uniform(x) is x, and a promise: all threads of the block have the same.
-std::span<const Callee> thread_functions();
-// ir/callee_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y) and
-// its like, philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread has
-// it: elected(thread), whether that thread runs this, and random_sequence(block), the number of a thread
+std::span<const Intrinsic> thread_functions();
+// ir/intrinsic_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y)
+// and its like, philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread
+// has it: elected(thread), whether that thread runs this, and random_sequence(block), the number of a thread
 // among all.
-std::span<const Callee> exact_functions();
-// ir/callee_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x);
+std::span<const Intrinsic> exact_functions();
+// ir/intrinsic_narrow.cpp: to_e4m3(x, rounding, saturate) and its like, from_e4m3(bits), to_odd(x);
 // dp4a_s8(sum, a, b) and dp4a_u8, of four bytes in an i32.
-std::span<const Callee> narrow_functions();
+std::span<const Intrinsic> narrow_functions();
 // What a program says: print(format, values…), device_assert(condition, text, "file:line"),
 // assume_true(condition); breakpoint(), where the simulator stops and all others go on; and the two of
 // programmatic dependent launch: pdl_sync() waits for the kernel before, pdl_trigger() lets the next one
 // begin.  Where kernels follow one another, as in the executors here, on CPUs and on chips without it, both
 // mean nothing. A format has {} for each value, and {thread} for the thread's place in the block where there
 // are threads.
-std::span<const Callee> message_functions();
+std::span<const Intrinsic> message_functions();
 // How printf writes a value of that type, so that it can be read back: "%.9g"; bools and small integers as
 // int.
 std::string_view printf_conversion(DType type);
 // What moves lanes: interleave(x, y, …) takes one lane of each in turn, even_lanes(x) and odd_lanes(x) every
 // other one.
-std::span<const Callee> lane_functions();
+std::span<const Intrinsic> lane_functions();
 // The row of that name among these; null if there is none.
-const Callee* find_callee(std::string_view name);
+const Intrinsic* find_intrinsic(std::string_view name);
 
-extern const Callee &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function,
+extern const Intrinsic &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function,
     &shfl_xor;
-extern const Callee &print_row, &device_assert, &assume_function, &breakpoint_row, &pdl_sync, &pdl_trigger,
+extern const Intrinsic &print_row, &device_assert, &assume_function, &breakpoint_row, &pdl_sync, &pdl_trigger,
     &elected, &random_sequence;
-extern const Callee &interleave, &even_lanes, &odd_lanes;
-extern const Callee &break_loop, &continue_loop, &thread_return, &block_uniform;
+extern const Intrinsic &interleave, &even_lanes, &odd_lanes;
+extern const Intrinsic &break_loop, &continue_loop, &thread_return, &block_uniform;
 
 // Does it only make sense where a block has threads?
-bool is_thread_level(const Callee& callee);
+bool is_thread_level(const Intrinsic& intrinsic);
 
 // load_wide(place) and store_wide(place, value) move a vector of u32, whatever the elements are, in one
 // access; like the atomic functions they obey the place's mask. call_extern(name, key, …) runs a function of
 // foreign text, ptx(template, key, outputs, …) inline PTX, whose first operands are the `outputs` places that
 // it writes; key names what they mean in Python ("": nothing is known). A pure one has no effect but may
 // differ among threads.
-extern const Callee &load_wide, &store_wide, &call_extern, &call_pure_extern, &inline_ptx;
+extern const Intrinsic &load_wide, &store_wide, &call_extern, &call_pure_extern, &inline_ptx;
 
 // Is that argument part of the instruction?
-inline bool takes_map(const Callee& c, size_t argument) {
+inline bool takes_map(const Intrinsic& c, size_t argument) {
   return argument < c.access.size() && c.access[argument] == 'm';
 }
-inline bool takes_constant(const Callee& c, size_t argument) {
+inline bool takes_constant(const Intrinsic& c, size_t argument) {
   return argument < c.access.size() && c.access[argument] == 'n';
 }
-inline bool is_foreign(const Callee& c) {
+inline bool is_foreign(const Intrinsic& c) {
   return &c == &call_extern || &c == &call_pure_extern || &c == &inline_ptx;
 }
-inline bool obeys_mask(const Callee& c) {
-  return c.atomic != Callee::Atomic::none || &c == &load_wide || &c == &store_wide;
+inline bool obeys_mask(const Intrinsic& c) {
+  return c.atomic != Intrinsic::Atomic::none || &c == &load_wide || &c == &store_wide;
 }
 // The element that address_of(A[i]) or address_of(A[i], "r") names; null if it is no such call.
 const Load* place_of(const Expr& e);
@@ -183,7 +183,7 @@ struct OpInfo {
 // How the parser finds the rows of folders that ir may not include.
 struct Vocabulary {
   const OpInfo* (*find_op)(std::string_view name);
-  const Callee* (*find_instr)(std::string_view name);
+  const Intrinsic* (*find_instr)(std::string_view name);
   std::vector<std::string_view> (*op_names)() = nullptr;  // for "did you mean"; may be left out
   // An operator with a body: the one of this name and these accesses, or one made for the text.
   const OpInfo* (*user_op)(std::string_view name, const std::vector<Access>& operands) = nullptr;
