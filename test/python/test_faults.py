@@ -263,7 +263,7 @@ def two_products(dtype, products, layout=None):
 
 
 def run_products(dtype, products, target=SIM, layout=None):
-    """How far the result is off, the bank cycles that reading and writing S takes, and what explain() says."""
+    """How far the result is off, the bank cycles for reading and writing S, and what explain() says."""
     rng = np.random.default_rng(0)
     a, x = rng.integers(-4, 5, (2, 64, 64)).astype(dtype)
     c = np.zeros((len(products), 64, 64), np.float32)

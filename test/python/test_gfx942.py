@@ -144,7 +144,7 @@ def test_shuffles_reach_across_all_lanes():
     a, b = np.arange(128, dtype=np.int32), np.zeros((3, 128), np.int32)
     tilelang.compile(main, target=TARGET).simulate(a, b)
     assert np.array_equal(b, [a ^ 32, a ^ 3, a | 63])
-    with pytest.raises(tilelang.CompileError, match="32 is no distance of a warp of sm_80"):
+    with pytest.raises(tilelang.CompileError, match="32 is not a distance within a warp of sm_80"):
         tilelang.compile(main, target="sim:sm_80")
 
 

@@ -51,7 +51,7 @@ WRONG = {
     "no thread index": (ALLREDUCE.format(1, "3"), 3, "must be a thread index"),
     "a run of 3 lanes": ("A[0] = T.shfl_sync(A[0], 0, 3)", 1, "a power of two, at most 64"),
     "a run of 128 lanes": ("A[0] = T.shfl_xor(A[0], 1, 128)", 1, "a power of two, at most 64"),
-    "a distance beyond the warp": ("A[0] = T.shfl_xor(A[0], 72)", 1, "72 is not a distance within a warp"),
+    "a distance beyond the warp": ("A[0] = T.shfl_xor(A[0], 72)", 1, "72 is no distance of a warp"),
     "a distance backwards": ("A[0] = T.shfl_down(A[0], -1)", 1, "-1 is no distance"),
     "a lane before the first": ("A[0] = T.shfl_sync(A[0], -1)", 1, "-1 is no lane"),
     "300 in eight bits": ("x = T.alloc_var('uint8', 300)", 1, "300 does not fit in uint8"),
@@ -90,7 +90,7 @@ def test_refused(name, tmp_path):
 
 @pytest.mark.parametrize(("statement", "said"), {
     "A[0] = T.shfl_xor(A[0], 1, 64)": "width is 64, but a warp of sm_80 has 32 threads",
-    "A[0] = T.shfl_xor(A[0], 40)": "40 is no distance of a warp of sm_80",
+    "A[0] = T.shfl_xor(A[0], 40)": "40 is not a distance within a warp of sm_80",
 }.items())  # fmt: skip
 def test_what_only_wider_warps_have(statement, said, tmp_path):
     path, scope = tmp_path / "wide.py", {}

@@ -301,8 +301,8 @@ def test_a_refusal_is_at_the_line_of_the_view(target):
         tilelang.compile(main, target=target)
     assert (
         "V cannot view S as int32: the layout of S in shared memory is (i, j) -> i*9 + j, where the 2 "
-        "neighbours that make up one int32 are not together, in order, from a multiple of 2 elements; annotate "
-        "a layout that keeps them together"
+        "neighbours that make up one int32 are not together, in order, from a multiple of 2 elements; "
+        "annotate a layout that keeps them together"
     ) in str(error.value)
     assert "# here" in str(error.value)
 

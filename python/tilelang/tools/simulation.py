@@ -120,8 +120,9 @@ class SimulationReport:
     """What a simulation found and counted.
 
     seed: of the schedule that found something, else of the last one; the same seed gives the same run.
-    schedules, blocks: how many were run.  findings: of the first schedule that had any.  unwritten_outputs: what the last
-    one left of the outputs, where all blocks ran and nothing was found; foreign code is not followed there.
+    schedules, blocks: how many were run.  findings: of the first schedule that had any.
+    unwritten_outputs: what the last one left of the outputs, where all blocks ran and found nothing; foreign
+    code is not followed there.
     """
 
     findings: tuple[Finding, ...]
