@@ -1,4 +1,4 @@
-// The table of what a chip's programs may call, for bench/rows.py, which tries every row.
+// The table of what a chip's programs may call, for bench/rows, which tries every row.
 #include "api/kernel.h"
 #include "base/error.h"
 #include "convert.h"
@@ -31,19 +31,14 @@ nb::dict copy_row(const CopyInstr& c) {
 }
 
 nb::dict async_row(const AsyncInstr& a) {
-  constexpr const char* names[] = {
-      "copy",           "commit",     "wait_groups", "wait_all",     "signal",        "signal_counted",
-      "init",           "inval",      "arrive",      "expect",       "arrive_expect", "test",
-      "bulk_load",      "bulk_store", "tensor_load", "tensor_store", "bulk_commit",   "bulk_wait",
-      "bulk_wait_read", "fence",      "fence_init"};
   nb::dict row = row_of("async", a.intrinsic.name);
-  row["does"] = names[size_t(a.does)];
+  row["does"] = std::string(name_of(a.does));
   row["bytes"] = a.bytes;
   return row;
 }
 
 nb::dict atomic_row(const AtomicInstr& a) {
-  nb::dict row = row_of("atomic", a.ptx);
+  nb::dict row = row_of("atomic", a.text);
   for (auto& intrinsic : thread_functions())
     if (intrinsic.atomic == a.op) row["function"] = std::string(intrinsic.name);
   row["dtype"] = a.type.scalar();

@@ -1,4 +1,4 @@
-"""Inputs with everything that goes wrong in them, and how far two results lie apart: for bench/rows.py."""
+"""Inputs with everything that goes wrong in them, and how far two results lie apart: for bench/rows."""
 
 from __future__ import annotations
 

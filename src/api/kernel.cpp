@@ -240,7 +240,7 @@ const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argum
       Packed unused;
       check_and_pack(lenient, arguments, device_type(), unused);
       on_stack_for(function, [&] { generic = std::make_unique<const Variant>(make(false).variant); });
-      generic_reason = why_unusual(arguments);
+      generic_reason = why_generic(arguments);
       generic_made.store(generic.get(), std::memory_order_release);
     }
   }

@@ -95,8 +95,8 @@ class CompiledKernel {
   void note_flags();
   bool is_specialized(std::span<const Argument> arguments) const;
   std::string describe_specialization() const;
-  // What makes a call an unusual one.
-  std::string why_unusual(std::span<const Argument> arguments) const;
+  // What keeps a call from the specialized variant.
+  std::string why_generic(std::span<const Argument> arguments) const;
   std::string key_of(const Function& f, const Target& chip, std::string_view edited = {}) const;
   // Asks the cache; nothing for a key that is empty or unknown, nor where levels are to be dumped.
   std::optional<Made> from_cache(const Cache& cache, const std::string& key) const;

@@ -103,7 +103,7 @@ std::string CompiledKernel::describe_specialization() const {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string CompiledKernel::why_unusual(std::span<const Argument> arguments) const {
+std::string CompiledKernel::why_generic(std::span<const Argument> arguments) const {
   std::vector<std::string> broken;
   if (int a = common_alignment(arguments); a < specialization.alignment)
     broken.push_back(

@@ -89,7 +89,7 @@ Values values_of(const AtomicUse& u, int first) {
 std::string instruction_function(const AtomicUse& u, const AtomicInstr& row) {
   bool plain = u.order == MemoryOrder::relaxed || u.order == MemoryOrder::release;
   bool reduces = !u.returns && plain;  // `red` gives nothing and knows these two
-  std::string where = fmt::format("{}.{}.{}.{}", semantics(u), scope_of(u), space_of(u), row.ptx);
+  std::string where = fmt::format("{}.{}.{}.{}", semantics(u), scope_of(u), space_of(u), row.text);
   if (reduces) {
     Values x = values_of(u, 1);
     return head(u, false) + fmt::format("  asm volatile(\"red.{} [%0], {};\" :: {}, {} : \"memory\");\n}}\n",

@@ -48,7 +48,7 @@ std::string packed(const AtomicUse& u, const AtomicInstr& row) {
       "{}  typedef {} pair __attribute__((ext_vector_type(2)));\n"
       "  __builtin_amdgcn_{}_atomic_{}((__attribute__((address_space({}))) pair*)p, __builtin_bit_cast(pair, "
       "x));\n",
-      fence, u.type.kind == DType::Kind::bfloat ? "short" : "_Float16", u.global ? "global" : "ds", row.ptx,
+      fence, u.type.kind == DType::Kind::bfloat ? "short" : "_Float16", u.global ? "global" : "ds", row.text,
       u.global ? 1 : 3);
 }
 

@@ -50,16 +50,15 @@ struct Intrinsic {
   // pure: the same for what a double does not hold (bits, directed rounding, integers of 64 bits), instead of
   // `eval` or, where both are given, before it; `types` are those of the arguments, one lane each
   Scalar (*exact)(const Scalar* args, const DType* types, DType result) = nullptr;
-  // what the arguments of such a row are: any; floats of 32 or 64 bits, f32 alone, floats of 16 bits, too,
-  // integers, all of one type; a float and an i32; or 64-bit counters
+  // what the arguments of such a row are
   enum class ArgDomain : uint8_t {
     any,
-    floats,
-    singles,
-    reals,
-    integers,
-    scaled,
-    counters
+    floats,    // f32 or f64, all of one type
+    singles,   // f32
+    reals,     // floats of one type, also of 16 bits
+    integers,  // of one type
+    scaled,    // a float and an i32
+    counters   // u64
   } takes = ArgDomain::any;
   // pure: how a front end offers it, by that name and with these parameters ("x, y"): one line of help; empty
   // where it has a form of its own there, or none

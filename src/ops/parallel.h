@@ -25,10 +25,10 @@ LayoutDecisions infer_parallel(const ParallelNest& nest, const LayoutContext& ct
 // One thread's part, as loops over the registers of ctx.layouts.loop.
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx);
 
-// The physical index of an element of a shared, local or fragment buffer.
 // What the simulator checks of an access to a tile whose index became `physical`; nothing where it is proven.
 Claim claim_of(const Function& f, BufferId buffer, const std::vector<Expr>& index, const Expr& physical,
                const Facts& facts, const Target& target);
+// The physical index of an element of a shared, local or fragment buffer.
 Expr physical_index(const LayoutDecisions& layouts, const Function& f, BufferId buffer,
                     const std::vector<Expr>& index, const Facts& facts);
 

@@ -114,7 +114,7 @@ struct Inserter {
     bool waits = std::any_of(all.completes.begin(), all.completes.end(),
                              [](const Completion& c) { return c.token != Token::phase; });
     bool whole = !waits && (!all.writes() || (!all.meets && !accesses.meets_itself(all)));
-    if (whole || varying.separates(s)) return apart(s, all);
+    if (whole || varying.may_diverge(s)) return apart(s, all);
     StatementAccesses bounds = accesses.of(loop.min, team);  // read once, before the loop
     bounds.now.add(accesses.of(loop.extent, team).now, warp);
     unit(s, bounds);
@@ -123,7 +123,7 @@ struct Inserter {
   }
 
   void walk_while(const Stmt& s, const While& loop) {
-    if (varying.separates(s)) return apart(s, accesses.of(s, team));
+    if (varying.may_diverge(s)) return apart(s, accesses.of(s, team));
     StatementAccesses head = accesses.of(loop.cond, team);
     unit(s, head);
     walk_loop(loop.body, head.now, false);
@@ -131,12 +131,12 @@ struct Inserter {
 
   // Threads run it at different times, or it needs no barrier inside.
   void apart(const Stmt& s, const StatementAccesses& all) {
-    unit(s, all, varying.separates(s));
+    unit(s, all, varying.may_diverge(s));
     if (!varying.returns(s).empty()) gone = s->span;
   }
 
   void walk_if(const Stmt& s, const If& n) {
-    if (varying.separates(s)) {
+    if (varying.may_diverge(s)) {
       apart(s, accesses.of(s, team));
       visit(s, [&](const Call& c) {
         if (c.intrinsic == &thread_return) gone = s->span;

@@ -149,7 +149,7 @@ struct Lifetimes {
     if (!open.empty()) enter_section(open.back(), is_group);
     if (!stands) clock++;
     open.push_back({clock, found.size(), touched.size(), own, stands});
-    stands |= !is_group && varying.separates(s);
+    stands |= !is_group && varying.may_diverge(s);
     team = context.team;
     gone |= is_loop(s) && !varying.returns(s).empty();
     if (auto* a = s.as<Alloc>()) begin(a->buffer);

@@ -155,7 +155,7 @@ std::string Varying::returns(const Stmt& body) const {
   return found;
 }
 
-bool Varying::separates(const Stmt& s) const {
+bool Varying::may_diverge(const Stmt& s) const {
   if (auto* i = s.as<If>()) return differs(i->cond);
   if (auto* w = s.as<While>()) return differs(w->cond) || !parts(w->body).empty();
   if (auto* l = s.as<For>())

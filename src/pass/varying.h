@@ -25,7 +25,7 @@ struct Varying {
   std::string returns(const Stmt& s) const;
   // May the threads of the block diverge inside the statement, so that no barrier of all of them may stand
   // there?
-  bool separates(const Stmt& s) const;
+  bool may_diverge(const Stmt& s) const;
 
  private:
   using Visitor = std::function<bool(const Stmt&, const std::string& control, const WalkContext&)>;

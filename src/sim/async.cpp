@@ -208,8 +208,8 @@ void Translator::prepare_async(const AsyncInstr& row) {
     fail(span, "{} has no {}; {} has it", target.name, row.intrinsic.name,
          (*std::ranges::find_if(all, offers))->name);
   }
-  bool by_proxy = row.does >= AsyncKind::bulk_load && row.does <= AsyncKind::fence;
-  code.timelines = std::max(code.timelines, by_proxy ? timeline_count : int(Timeline::copies) + 1);
+  int needed = row.concerns_proxy() ? timeline_count : int(Timeline::copies) + 1;
+  code.timelines = std::max(code.timelines, needed);
 }
 
 void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {

@@ -56,8 +56,8 @@ struct CopyInstr {
 // An atomic update of memory that the chip carries out by itself.
 struct AtomicInstr {
   Intrinsic::Atomic op;
-  DType type;            // of the value; lanes: so many neighbouring elements at once
-  std::string_view ptx;  // what stands behind the address space: "add.noftz.f16x2"; in HIP, "fadd_v2f16"
+  DType type;             // of the value; lanes: so many neighbouring elements at once
+  std::string_view text;  // of PTX what follows the address space, "add.noftz.f16x2"; of HIP "fadd_v2f16"
   std::optional<Scope> only = {};  // of memory that is there; empty: global and shared
   int since = 80;                  // the first chip that has it
 };
@@ -75,27 +75,27 @@ enum class ExecutionScope : uint8_t { thread, warp, warpgroup, cluster };
 // `operands`.
 struct AsyncInstr {
   enum class AsyncKind : uint8_t {
-    copy,  // (to, from) by this thread's groups, or (to, from, given): what is not given is 0
-    commit,
-    wait_groups,
-    wait_all,  // ends a group; waits until at most n groups are under way; for all of them
-    signal,
-    signal_counted,  // arrive at a barrier when this thread's copies have landed
-    init,
-    inval,
-    arrive,
-    expect,
-    arrive_expect,
-    test,  // of a barrier
-    bulk_load,
-    bulk_store,    // (to, from, bytes[, barrier]), by the asynchronous proxy
-    tensor_load,   // (to, map, tensor, coordinates…, barrier), by the same
-    tensor_store,  // (map, tensor, coordinates…, from)
-    bulk_commit,
-    bulk_wait,
-    bulk_wait_read,
-    fence,
-    fence_init  // generic accesses before it are seen by the asynchronous proxy; inits are
+    copy,            // (to, from) by this thread's groups, or (to, from, given): what is not given is 0
+    commit,          // ends a group of this thread's copies
+    wait_groups,     // until at most n of its groups are in flight
+    wait_all,        // until none is
+    signal,          // arrives at a barrier when this thread's copies have landed, counted beside its threads
+    signal_counted,  // the same as one of the arrivals that the barrier was made for
+    init,            // of a barrier, for so many arrivals
+    inval,           // ends the barrier's life
+    arrive,          // at a barrier
+    expect,          // so many more bytes in this phase
+    arrive_expect,   // both
+    test,            // whether the phase of that parity has ended
+    bulk_load,       // (to, from, bytes, barrier), by the asynchronous proxy
+    bulk_store,      // (to, from, bytes), by the same
+    tensor_load,     // (to, map, tensor, coordinates…, barrier), by the same
+    tensor_store,    // (map, tensor, coordinates…, from), by the same
+    bulk_commit,     // ends a group of this thread's stores
+    bulk_wait,       // until at most n of these groups are in flight
+    bulk_wait_read,  // until at most n have still to read
+    fence,           // the asynchronous proxy sees the generic accesses before it
+    fence_init       // the asynchronous proxy sees the barriers made before it
   };
   Intrinsic intrinsic;
   AsyncKind does;
@@ -119,6 +119,11 @@ struct AsyncInstr {
     return does == AsyncKind::wait_groups || does == AsyncKind::wait_all || does == AsyncKind::test ||
            does == AsyncKind::bulk_wait || does == AsyncKind::bulk_wait_read;
   }
+  // Whether it is about the asynchronous proxy: its copies, their groups, the fence in front of it.
+  bool concerns_proxy() const {
+    return proxy == Proxy::async || token == Token::bulk || does == AsyncKind::fence;
+  }
 };
+std::string_view name_of(AsyncInstr::AsyncKind kind);
 
 }  // namespace tl

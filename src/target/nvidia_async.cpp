@@ -51,6 +51,54 @@ AsyncInstr tensor_store(std::string_view name, std::string_view access, std::str
 
 }  // namespace
 
+std::string_view name_of(AsyncKind kind) {
+  switch (kind) {
+    case AsyncKind::copy:
+      return "copy";
+    case AsyncKind::commit:
+      return "commit";
+    case AsyncKind::wait_groups:
+      return "wait_groups";
+    case AsyncKind::wait_all:
+      return "wait_all";
+    case AsyncKind::signal:
+      return "signal";
+    case AsyncKind::signal_counted:
+      return "signal_counted";
+    case AsyncKind::init:
+      return "init";
+    case AsyncKind::inval:
+      return "inval";
+    case AsyncKind::arrive:
+      return "arrive";
+    case AsyncKind::expect:
+      return "expect";
+    case AsyncKind::arrive_expect:
+      return "arrive_expect";
+    case AsyncKind::test:
+      return "test";
+    case AsyncKind::bulk_load:
+      return "bulk_load";
+    case AsyncKind::bulk_store:
+      return "bulk_store";
+    case AsyncKind::tensor_load:
+      return "tensor_load";
+    case AsyncKind::tensor_store:
+      return "tensor_store";
+    case AsyncKind::bulk_commit:
+      return "bulk_commit";
+    case AsyncKind::bulk_wait:
+      return "bulk_wait";
+    case AsyncKind::bulk_wait_read:
+      return "bulk_wait_read";
+    case AsyncKind::fence:
+      return "fence";
+    case AsyncKind::fence_init:
+      return "fence_init";
+  }
+  return "";
+}
+
 std::span<const AsyncInstr> nvidia_async(int chip) {
   // clang-format off
   static const AsyncInstr rows[] = {

@@ -44,7 +44,7 @@ def check_cuda_availability() -> bool:
 
 
 def check_hip_availability() -> bool:
-    """Whether there is a target for AMD GPUs: False."""
+    """Whether an AMD GPU answers here: False, since this version has no driver for one."""
     return False
 
 

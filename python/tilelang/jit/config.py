@@ -71,7 +71,7 @@ def flags_of(compile_flags: Any) -> list[str]:
     return compile_flags.split() if isinstance(compile_flags, str) else [str(flag) for flag in compile_flags]
 
 
-# language ("cuda", "llvm") -> the user's function (code, target) -> code; see engine/postproc.py
+# language ("cuda", "llvm") -> the user's function (code, target) -> code; see jit/postproc.py
 editors: dict[str, Any] = {}
 
 

@@ -50,7 +50,7 @@ register_c_postproc, register_c_postproc_callback = _pair(
 register_hip_postproc, register_hip_postproc_callback = _pair(
     "hip",
     "register_hip_postproc",
-    "The same for AMD GPUs, which are not among the targets yet: nothing calls the function.",
+    "The same for AMD GPUs, whose generated text is HIP C++.",
 )
 register_metal_postproc, register_metal_postproc_callback = _pair(
     "metal",

@@ -193,7 +193,7 @@ def Persistent(
     domain: one to any number of extents; wave_size: the number of blocks; index: this one's number.  Tiles t,
     t + wave_size, … belong to block t; each tile to one block, whatever the numbers.  group_size: tiles that
     run together come from that many rows of the first dimension, so that they share data in the L2 cache.
-    num_stages, annotations: hints that this version does not use; a T.Pipelined loop in it overlaps copies.
+    num_stages, annotations: hints that this version does not use.
     """
     trace = in_kernel("T.Persistent")
     unused("T.Persistent", num_stages=num_stages or None, annotations=annotations or None)

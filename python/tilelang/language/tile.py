@@ -444,11 +444,12 @@ def Pipelined(
     sync: Any = None,
     group: Any = None,
 ) -> Loop:
-    """A serial loop in which the copies of later iterations may overlap the computation of earlier ones.
+    """A serial loop whose copies may run ahead of its computation, once the compiler makes pipelines.
 
+    This version runs the body in the order of its text, which gives the same result, and explain() says so.
     num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync, group:
-    a schedule by hand, one number (in group a list) for each statement of the body; this version runs the
-    body in the order of its text, which gives the same result, and explain() says so."""
+    a schedule by hand, one number (in group a list) for each statement of the body.  All are kept, and none
+    has an effect yet."""
     for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if given is not None and not isinstance(given, (list, tuple)):
             raise fail(
