@@ -272,5 +272,5 @@ TEST_CASE("seeded: too few bytes expected, and arrivals that add to the count, a
 )",
                            "sm_80");
   CAPTURE(added);
-  CHECK(contains(added, "missing: 64 of 64 arrivals, beside 64 of cp_async_mbarrier_arrive"));
+  CHECK(contains(added, "missing: 64 of 64 arrivals, in addition to 64 of cp_async_mbarrier_arrive"));
 }
