@@ -184,9 +184,15 @@ Claim claim_of(const Function& f, BufferId buffer, const std::vector<Expr>& inde
   if (!target.keeps_indices || info.scope == Scope::global || index.size() != info.shape.size()) return {};
   if (index.size() == 1 && equal(simplify(index[0], facts), physical)) return {};  // then the address says it
   bool proven = true, computes = true;
+  // What the access itself does not read, as with an index of an extent 1, keeps no tile alive: later another
+  // one may have its bytes.
+  std::set<BufferId> alive;
+  visit(physical, [&](const Load& n) { alive.insert(n.buffer); });
   for (size_t d = 0; d < index.size(); d++) {
     proven = proven && can_prove(both(le(imm(0), index[d]), lt(index[d], info.shape[d])), facts);
-    visit(index[d], [&](const Call& n) { computes &= n.intrinsic->effect == Intrinsic::Effect::pure; });
+    visit(
+        index[d], [&](const Call& n) { computes &= n.intrinsic->effect == Intrinsic::Effect::pure; },
+        [&](const Load& n) { computes &= f[n.buffer].scope != Scope::shared || alive.contains(n.buffer); });
   }
   return proven || !computes ? Claim{} : Claim{buffer, index, {}};
 }

@@ -97,7 +97,7 @@ def test_values_whose_parts_count_are_python_s_affair():
 
     f = cache()
     for value in (Odd(), Odd, lambda: None, {1}):
-        with pytest.raises(TypeError, match="matter for Python"):
+        with pytest.raises(TypeError, match="handled in Python"):
             f(ones(4), value)
     itself = []
     itself.append(itself)

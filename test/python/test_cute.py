@@ -76,7 +76,7 @@ def test_known_results():
     )
     by_mode = logical_divide(Layout((4, 6), (1, 4)), (2, 3))
     assert sorted(values(by_mode)) == list(range(24)) and by_mode.shape == ((2, 2), (3, 2))
-    with pytest.raises(ValueError, match="no layout"):
+    with pytest.raises(ValueError, match="is not a layout"):
         composition(Layout((6, 4), (1, 10)), Layout(8, 4))
     with pytest.raises(ValueError, match="twice"):
         complement(Layout((4, 2), (1, 2)))
