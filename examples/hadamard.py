@@ -26,15 +26,15 @@ def hadamard(M, N, threads=128, dtype="float32"):
         with T.Kernel(T.ceildiv(M, rows), threads=threads) as bx:
             x = T.alloc_local((own,), "float32")
             lane, row = T.get_lane_idx(LANES), bx * rows + T.get_warp_idx(LANES)
-            for i in T.vectorized(own):
-                x[i] = T.if_then_else(row < M, X[row, lane * own + i], 0.0)
+            for i in T.vectorized(own):  # rows beyond the last one take its elements, and store nothing
+                x[i] = X[T.min(row, M - 1), lane * own + i]
             for bit in T.unroll(own.bit_length() - 1):
                 for pair in T.unroll(own // 2):
                     low = (pair >> bit << bit + 1) | (pair & ((1 << bit) - 1))
                     a, b = x[low], x[low + (1 << bit)]
                     x[low] = a + b
                     x[low + (1 << bit)] = a - b
-            for bit in T.unroll(5):  # all lanes of a warp, whatever their rows are
+            for bit in T.unroll(5):
                 for i in T.unroll(own):
                     other = T.shfl_xor(x[i], 1 << bit)
                     x[i] = T.if_then_else(lane >> bit & 1 == 0, x[i] + other, other - x[i])

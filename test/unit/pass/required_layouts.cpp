@@ -1,6 +1,7 @@
 // Layouts that operators require of shared tiles: they beat what others would like and what the banks would,
 // and meet what the user annotated.  The operators are made here: they say what the test tells them to.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "api/builder.h"
 #include "base/error.h"
@@ -157,16 +158,16 @@ TEST_CASE("an annotation is refused where it stands, not where the tile is made"
 
 TEST_CASE("a required layout holds for the other shapes of the tile, or is refused") {
   first_any = {wide_rows};
-  Function f = laid_out(text_of(std::string(plain) + "\n    V = shared f16[4096] alias(S)", ""));
+  Function f = laid_out(text_of(fmt::format("{}\n    V = shared f16[4096] alias(S)", plain), ""));
   CHECK(map_index(layout_of(f, "V"), std::vector<int64_t>{65})[0] == 73);
   first_any = {by_columns};
   CHECK(
-      refusal(text_of(std::string(plain) + "\n    V = shared i32[64, 32] alias(S)", ""), 7)
+      refusal(text_of(fmt::format("{}\n    V = shared i32[64, 32] alias(S)", plain), ""), 7)
           .starts_with(
               "needs can only work with S laid out as (i, j) -> j*64 + i, which would separate the elements "
               "of a view of a wider type"));
   first_any = {by_columns, wide_rows};
-  Function wide = laid_out(text_of(std::string(plain) + "\n    V = shared i32[64, 32] alias(S)", ""));
+  Function wide = laid_out(text_of(fmt::format("{}\n    V = shared i32[64, 32] alias(S)", plain), ""));
   CHECK(equal(layout_of(wide, "S"), wide_rows));
 }
 

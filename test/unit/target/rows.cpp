@@ -1,6 +1,7 @@
 // Rows of instructions against formulas written independently of them.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -14,6 +15,20 @@ TEST_CASE("every target's rows cover their tiles once") {
     CAPTURE(t->name);
     CHECK_NOTHROW(check_target(*t));
   }
+}
+
+TEST_CASE("rows of a table stand in the order of the chips that they are there since") {
+  auto in_order = [](auto rows) {
+    return std::ranges::is_sorted(rows, {}, [](auto& row) {
+      if constexpr (requires { row->since; })
+        return row->since;
+      else
+        return row.since;
+    });
+  };
+  CHECK(in_order(nvidia_async(newest)));  // a chip gets the rows up to its own
+  CHECK(in_order(nvidia_atomics(newest)));
+  CHECK(in_order(nvidia_copies(newest)));
 }
 
 TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
