@@ -218,6 +218,7 @@ struct OperatorText : FaultText {
 };
 
 struct Generator : OperatorText {
+  int64_t warp = 32;
   void body_steps() {
     indent++;
     nested++;
@@ -303,8 +304,8 @@ struct Generator : OperatorText {
   // Two teams beside each other, one of which may be left out.  Registers are one team's: what is in shared
   // memory before it sees, what it makes itself it has alone.
   void teams_step() {
-    int64_t all = threads, cut = 32 * (1 + below(std::max<int64_t>(1, all / 32 - 1)));
-    if (cut >= all) return elementwise_step();
+    int64_t all = threads, cut = warp * (1 + below(std::max<int64_t>(1, all / warp - 1)));
+    if (cut >= all || all % warp) return elementwise_step();
     int64_t alone = chance(30) ? below(2) : 2, begin = first_thread;
     for (int64_t team = 0; team < 2; team++) {
       if (alone == 1 - team) continue;
@@ -418,9 +419,11 @@ struct Generator : OperatorText {
 
 }  // namespace
 
-Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
+Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit, int64_t warp) {
   if (seed % 8 == 3) return random_division(seed);
-  return Generator{{{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}}}.run();
+  Generator g{{{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}}};
+  g.warp = warp;
+  return g.run();
 }
 
 Program random_moves(uint64_t seed, int64_t shared_limit, int64_t register_limit) {

@@ -18,8 +18,8 @@ struct Program {
   std::string fault = {};                    // the line that is to be refused
 };
 
-// What a seed gives; the same on every machine.
-Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit);
+// What a seed gives; the same on every machine.  Teams are of whole warps.
+Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit, int64_t warp = 32);
 // Programs that only move values, on any bits.
 Program random_moves(uint64_t seed, int64_t shared_limit, int64_t register_limit);
 // The same as random_program, with one fault, which is to be refused at its line.

@@ -59,7 +59,7 @@ std::string fault_of(const fuzz::Program& p, uint64_t seed, int64_t& refused) {
 TEST_CASE("tile programs compute in warps of 64 threads what they mean") {
   int64_t refused = 0, programs = 0;
   fuzz::each_seed({.fixed = 20, .fresh = 5}, [&](uint64_t seed) {
-    fuzz::Program p = fuzz::random_program(seed, wide_chip().shared_bytes, 200);
+    fuzz::Program p = fuzz::random_program(seed, wide_chip().shared_bytes, 200, wide_chip().warp);
     CAPTURE(seed);
     CAPTURE(p.text);
     programs++;
