@@ -174,7 +174,7 @@ elsewhere and is not here is refused with the reason.
 def chips() -> str:
     """The section on the chips of GPUs."""
     lines = []
-    for chip in _core.chips("cuda") + _core.chips("hip"):
+    for chip in _core.chips():
         info = _core.target_info(f"sim:{chip}")
         each, peak = info["multiprocessors"], info["peak"]
         rates = [f"{peak[kind] / 1e12:.0f} T" if kind in peak else "-"
