@@ -3,6 +3,7 @@
 // guard drops.
 #include <algorithm>
 
+#include "sim/performance_counters.h"
 #include "sim/race_detector.h"
 #include "sim/translate.h"
 
