@@ -27,7 +27,7 @@ std::string_view operation_of(HipAtomic op) {
   return names[size_t(op)];
 }
 
-// Compares and swaps until nobody was in between.
+// Compares and swaps until no other thread intervened.
 std::string swapped(const AtomicUse& u) {
   internal_check(u.type.lanes == 1, "a vector that the chip does not update");
   return fmt::format(
@@ -37,7 +37,8 @@ std::string swapped(const AtomicUse& u) {
       u.element, updated(u, "__builtin_"), hip_order(u), hip_scope(u), u.returns ? "  return old;\n" : "");
 }
 
-// Several elements at once, which clang names by the chip's instruction, without an order.
+// Several elements at once, which clang names by the chip's instruction, without an order: a fence gives it
+// one.  Target::atomic_lanes joins relaxed and releasing updates only, so none is needed behind it.
 std::string packed(const AtomicUse& u, const AtomicInstr& row) {
   internal_check(!u.returns, "the old values of several elements");
   std::string fence = u.order == MemoryOrder::relaxed

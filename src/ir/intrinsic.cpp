@@ -291,6 +291,9 @@ const Intrinsic &thread_number = row("thread_number"), &sync_grid = row("sync_gr
 const Intrinsic &break_loop = row("break"), &continue_loop = row("continue"),
                 &thread_return = row("thread_return");
 
+bool is_named_barrier(const Intrinsic& intrinsic) {
+  return intrinsic.effect == Effect::partial_barrier && intrinsic.arity == 2;
+}
 bool is_thread_level(const Intrinsic& intrinsic) {
   return intrinsic.effect == Effect::thread || intrinsic.effect == Effect::warp ||
          intrinsic.effect == Effect::barrier || intrinsic.effect == Effect::partial_barrier;

@@ -124,6 +124,8 @@ extern const Intrinsic &break_loop, &continue_loop, &thread_return, &block_unifo
 
 // Does it only make sense where a block has threads?
 bool is_thread_level(const Intrinsic& intrinsic);
+// A barrier of some of a block's warps, by the number that is its first argument?
+bool is_named_barrier(const Intrinsic& intrinsic);
 
 // load_wide(place) and store_wide(place, value) move a vector of u32, whatever the elements are, in one
 // access; like the atomic functions they obey the place's mask. call_extern(name, key, …) runs a function of

@@ -180,25 +180,26 @@ Scalar first_argument(const Scalar* a, const DType*, DType) { return a[0]; }
 Scalar yes(const Scalar*, const DType*, DType) { return whole(1); }
 
 // clang-format off
-#define TL_IEEE(NAME, OP, ARITY)                                                                                    \
-    {.name = "ieee_" NAME "_rn", .arity = ARITY, .exact = ieee<OP, FE_TONEAREST, ARITY>, .takes = ArgDomain::floats},   \
-    {.name = "ieee_" NAME "_rz", .arity = ARITY, .exact = ieee<OP, FE_TOWARDZERO, ARITY>, .takes = ArgDomain::floats},  \
-    {.name = "ieee_" NAME "_ru", .arity = ARITY, .exact = ieee<OP, FE_UPWARD, ARITY>, .takes = ArgDomain::floats},      \
-    {.name = "ieee_" NAME "_rd", .arity = ARITY, .exact = ieee<OP, FE_DOWNWARD, ARITY>, .takes = ArgDomain::floats}
+constexpr auto floats = Intrinsic::ArgDomain::floats, integers = Intrinsic::ArgDomain::integers;
+#define TL_IEEE(NAME, OP, ARITY)                                                                            \
+    {.name = "ieee_" NAME "_rn", .arity = ARITY, .exact = ieee<OP, FE_TONEAREST, ARITY>, .takes = floats},  \
+    {.name = "ieee_" NAME "_rz", .arity = ARITY, .exact = ieee<OP, FE_TOWARDZERO, ARITY>, .takes = floats}, \
+    {.name = "ieee_" NAME "_ru", .arity = ARITY, .exact = ieee<OP, FE_UPWARD, ARITY>, .takes = floats},     \
+    {.name = "ieee_" NAME "_rd", .arity = ARITY, .exact = ieee<OP, FE_DOWNWARD, ARITY>, .takes = floats}
 
-#define TL_PAIR(NAME, OP, ARITY)                                                                                    \
-    {.name = NAME "_f16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, f16_value, f16_bits>,                    \
-     .takes = ArgDomain::integers},                                                                                     \
-    {.name = NAME "_bf16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, bf16_value, bf16_bits>,                 \
-     .takes = ArgDomain::integers}
+#define TL_PAIR(NAME, OP, ARITY)                                                                            \
+    {.name = NAME "_f16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, f16_value, f16_bits>,            \
+     .takes = integers},                                                                                    \
+    {.name = NAME "_bf16", .arity = ARITY, .exact = pair<PairOp::OP, ARITY, bf16_value, bf16_bits>,         \
+     .takes = integers}
 
 constexpr Intrinsic exact_rows[] = {
     TL_PAIR("add2", add, 2), TL_PAIR("sub2", sub, 2), TL_PAIR("mul2", mul, 2), TL_PAIR("fma2", fma, 3),
     TL_PAIR("max2", max, 2), TL_PAIR("min2", min, 2), TL_PAIR("abs2", abs, 1),
     {.name = "reinterpret", .result = Result::given, .exact = reinterpret},
-    {.name = "popcount", .exact = population, .takes = ArgDomain::integers,
+    {.name = "popcount", .exact = population, .takes = integers,
      .help = "How many bits of the integer x are 1; in its dtype."},
-    {.name = "clz", .result = Result::i32, .exact = leading_zeros, .takes = ArgDomain::integers,
+    {.name = "clz", .result = Result::i32, .exact = leading_zeros, .takes = integers,
      .help = "How many of the upper bits of the integer x are 0; an int32."},
     {.name = "nextafter", .arity = 2, .exact = next_after, .takes = ArgDomain::reals,
      .help = "The next number of the dtype after x1 on the way to x2; x2 where they are equal.", .params = "x1, x2"},

@@ -12,7 +12,7 @@
 
 namespace tl {
 
-// How shared memory serves a warp: so many lanes at once, which are serialised where two of them access for
+// How shared memory serves a warp: so many lanes at once, which are serialised where two of them access
 // different words of one bank.
 struct SharedBanks {
   int count = 32;  // of 4 bytes

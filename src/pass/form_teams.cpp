@@ -100,8 +100,8 @@ struct Former final : Rewriter {
   // A named barrier without a count is that of the team's threads.
   Expr operator()(const Expr& e) override {
     auto* n = e.as<Call>();
-    bool counts = n && n->intrinsic->effect == Intrinsic::Effect::partial_barrier && n->args.size() > 1;
-    if (!counts || team == whole_block(kernel) || as_int(n->args[1]).value_or(0) >= 0) return children(e);
+    bool named = n && is_named_barrier(*n->intrinsic);
+    if (!named || team == whole_block(kernel) || as_int(n->args[1]).value_or(0) >= 0) return children(e);
     return call(*n->intrinsic, {n->args[0], imm(team.count, n->args[1]->dtype)}, n->dtype, n->span);
   }
   Stmt operator()(const Stmt& s) override {
@@ -190,7 +190,7 @@ struct Former final : Rewriter {
 Stmt with_barriers(const Kernel& k, const Target& target, const Stmt& body) {
   std::set<int64_t> taken{0};
   auto take = [&](const Call& n) {
-    if (n.intrinsic->name.starts_with("bar_")) taken.insert(*as_int(n.args[0]));
+    if (is_named_barrier(*n.intrinsic)) taken.insert(as_int(n.args[0]).value());  // warp_width saw to it
   };
   visit(body, take, [&](const Group& n) { taken.insert(n.attrs.get_int("barrier")); });
   std::map<std::pair<int64_t, int64_t>, int64_t> ids;

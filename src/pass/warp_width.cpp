@@ -97,7 +97,7 @@ struct WarpWidth {
     if (reduction_of(Expr(&n)))
       fail(n.span, "{} must be assigned to a name of its own: y = {}(x)", n.intrinsic->name,
            n.intrinsic->name);
-    if (n.intrinsic->name.starts_with("bar_")) check_barrier(n);
+    if (is_named_barrier(*n.intrinsic)) check_barrier(n);
     if (!takes_mask(*n.intrinsic) && n.intrinsic->effect != Intrinsic::Effect::warp) return self.children(n);
     std::vector<Expr> args;
     for (auto& a : n.args) args.push_back(self(a));

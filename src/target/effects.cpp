@@ -46,8 +46,7 @@ struct Collector {
     if (row && row->completes()) found.completes.push_back(completion(call, *row));
     if (row && row->closes_group()) found.closes.push_back(row->token);
     found.meets |= call.intrinsic->effect == Intrinsic::Effect::barrier;
-    bool named = call.intrinsic->effect == Intrinsic::Effect::partial_barrier && call.args.size() > 1;
-    found.signals |= named || (row && row->token == Token::phase);  // a warp's barrier is in one team
+    found.signals |= is_named_barrier(*call.intrinsic) || (row && row->token == Token::phase);
     for (size_t i = 0; i < call.args.size(); i++) {
       auto* place =
           call.intrinsic == &address_of && i == 0 ? call.args[0].as<Load>() : place_of(call.args[i]);

@@ -20,9 +20,7 @@ bool any(const Threads& t) { return std::find(t.begin(), t.end(), 1) != t.end();
 
 template <class R>
 bool waits_in(const R& r) {
-  bool found = false;
-  if (r) visit(r, [&](const Call& c) { found |= waits(c.intrinsic->name); });
-  return found;
+  return r && contains(r, [](const Call& c) { return waits(c.intrinsic->name); });
 }
 
 struct Machine {
@@ -322,9 +320,8 @@ struct Machine {
 }  // namespace
 
 bool is_thread_level(const Function& f) {
-  bool found = false;
-  for (auto& k : f.kernels) visit(k.body, [&](const Call& c) { found |= tl::is_thread_level(*c.intrinsic); });
-  return found;
+  auto asks = [](const Call& c) { return tl::is_thread_level(*c.intrinsic); };
+  return std::ranges::any_of(f.kernels, [&](auto& k) { return contains(k.body, asks); });
 }
 
 void run_lockstep(const Function& f, Trial& trial, bool wraps) { Machine{f, {f, {f, trial}}, wraps}.run(); }
