@@ -9,6 +9,7 @@
 
 #include "arith/simplify.h"
 #include "base/error.h"
+#include "ir/rewrite.h"
 #include "pass/passes.h"
 
 namespace tl {
@@ -26,6 +27,7 @@ constexpr Pass passes[] = {
     // ── tile level: one block, whole tiles ─────────────────────────────────────────────────────────────
     {"canonicalize", canonicalize, Level::tile, "infer_layouts"},
     {"rasterize", rasterize, Level::tile},
+    {"plan_schedule", plan_schedule, Level::tile},
     {"pipeline_loops", pipeline_loops, Level::tile},
     // Beyond this point the order of tile operators is fixed.
     {"infer_layouts", infer_layouts, Level::tile, "lower_tile_ops"},
@@ -38,6 +40,7 @@ constexpr Pass passes[] = {
     {"flatten_buffers", flatten_buffers, Level::thread, "vectorize"},
     {"vectorize", vectorize, Level::thread},
     {"legalize_dtypes", legalize_dtypes, Level::thread},
+    {"begin_copies", begin_copies, Level::thread},
     {"narrow_index", narrow_index, Level::thread},
     {"fuse_loops", fuse_loops, Level::thread},
     {"hoist_invariants", hoist_invariants, Level::thread},
@@ -98,6 +101,46 @@ auto timed(std::vector<PhaseTime>& phases, std::string_view name, F work) {
   return result;
 }
 
+Compiled run_passes(Function f, const Target& target, const Options& options, const Dump& dump) {
+  Compiled c{.function = std::move(f)};
+  int number = 0;
+  for (auto& pass : passes) {
+    number++;
+    if (!contains(options.skip, pass.name))
+      blaming_skips(options, pass.name, [&] {
+        c.function =
+            timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
+        verify(c.function, pass.level, pass.name);
+      });
+    if (dump) dump(number, pass.name, c.function);
+    if (options.stop_after == pass.name) return c;
+  }
+  return c;
+}
+
+// Takes a slot from the tiles of a kernel's pipelined loops; false where they have one only.
+bool take_slot(Kernel& kernel) {
+  int64_t most = 1;
+  visit(kernel.body, [&](const For& n) {
+    if (n.loop == Loop::pipelined) most = std::max(most, n.attrs.get_int("num_stages"));
+  });
+  most = std::min(most, kernel.attrs.get_int("most_stages", most));
+  kernel.attrs.entries.insert_or_assign("most_stages", most - 1);
+  return most > 1;
+}
+
+// num_stages is a wish: where the tiles of so many stages do not fit into shared memory, which is known after
+// all layouts are, the largest number that fits is taken.
+Compiled run_fitting(Function f, const Target& target, const Options& options, const Dump& dump) {
+  for (;;) {
+    try {
+      return run_passes(f, target, options, dump);
+    } catch (const TilesTooLarge& e) {
+      if (contains(options.skip, "plan_schedule") || !take_slot(f.kernels[e.kernel])) throw;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string_view> pass_names() {
@@ -116,22 +159,11 @@ std::string fingerprint(const Options& o) {
 
 Compiled compile(Function f, const Target& target, const Options& options, const Dump& dump) {
   check_names(options);
-  Compiled c{.function = std::move(f)};
   if (options.own_barriers)
-    for (Kernel& k : c.function.kernels) k.attrs.entries["own_barriers"] = int64_t(c.function.buffers.size());
-  verify(c.function, Level::tile, "the front end");
-  int number = 0;
-  for (auto& pass : passes) {
-    number++;
-    if (!contains(options.skip, pass.name))
-      blaming_skips(options, pass.name, [&] {
-        c.function =
-            timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
-        verify(c.function, pass.level, pass.name);
-      });
-    if (dump) dump(number, pass.name, c.function);
-    if (options.stop_after == pass.name) return c;
-  }
+    for (Kernel& k : f.kernels) k.attrs.entries["own_barriers"] = int64_t(f.buffers.size());
+  verify(f, Level::tile, "the front end");
+  Compiled c = run_fitting(std::move(f), target, options, dump);
+  if (!options.stop_after.empty()) return c;
   Target chip = target;
   chip.fast_math = options.fast_math;
   std::string language(target.language->name);

@@ -20,6 +20,7 @@ struct BufferInfo {
   Scope scope = Scope::global;
   Span span;
   std::optional<IndexMap> layout = {};  // of a shared, local or fragment buffer, after infer_layouts
+  int64_t slots = 1;  // shared, between plan_schedule and pipeline_loops: how many iterations use it at once
   int64_t alignment = 0;  // shared: bytes that divide its address, a power of two; 0: the default
   int64_t address = -1;   // shared: byte offset in the block's memory, after plan_memory
   int64_t elements = -1;  // physical size (per thread for fragment and local), after infer_layouts

@@ -37,6 +37,8 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
       expect("(", "before a layout");
       b.layout = index_map(layout_extents(b));
       expect(")", "after a layout");
+    } else if (accept("slots")) {
+      b.slots = number("a number of slots");
     } else if (accept("address")) {
       b.address = number("an address");
     } else if (accept("elements")) {

@@ -244,6 +244,7 @@ struct Printer {
     if (!b.strides.empty()) s += fmt::format(" strides({})", terms.texts(b.strides));
     if (b.alignment != 0) s += fmt::format(" alignment({})", b.alignment);
     if (b.layout) s += fmt::format(" layout({})", terms.text(*b.layout, layout_extents(b)));
+    if (b.slots != 1) s += fmt::format(" slots({})", b.slots);
     if (b.address != -1) s += fmt::format(" address({})", b.address);
     if (b.elements != -1) s += fmt::format(" elements({})", b.elements);
     if (b.alias_of) s += fmt::format(" alias({})", names.name_of(b.alias_of));

@@ -299,6 +299,14 @@ bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& 
   return true;
 }
 
+// What an engine is to carry out stands in a loop of one iteration that names it.
+Stmt on_engine(const ParallelNest& nest, Stmt s) {
+  std::string engine = nest.attrs.get_string("engine");
+  if (engine.empty()) return s;
+  Attrs attrs{.entries = {{"engine", engine}, {"independent", int64_t(1)}}};
+  return for_loop(var("e"), 1, Loop::serial, std::move(s), nest.span, std::move(attrs));
+}
+
 }  // namespace
 
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
@@ -339,7 +347,7 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
     Attrs attrs{.entries = {{"independent", int64_t(1)}}};
     s = for_loop(axis.var, axis.extent, kind, s, nest.span, attrs);
   }
-  return s;
+  return on_engine(nest, s);
 }
 
 }  // namespace tl

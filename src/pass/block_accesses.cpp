@@ -59,8 +59,13 @@ void BlockAccesses::find() {
   visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
 }
 
+void BlockAccesses::take_turn(const For* loop, int64_t number, int64_t turns) {
+  turn = loop ? number : -1;
+  footprints.take_turn(loop ? loop->var.get() : nullptr, number, turns);
+}
+
 const StatementAccesses& BlockAccesses::of(const Stmt& s, const Team& team) {
-  auto [it, is_new] = known.emplace(s.get(), StatementAccesses());
+  auto [it, is_new] = known.emplace(std::pair(s.get(), turn), StatementAccesses());
   if (is_new && s)
     walk(s, {.team = team}, [&](const Stmt& inner, const WalkContext& at) {
       include(it->second, effects_of(inner), at);

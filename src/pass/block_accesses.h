@@ -36,7 +36,8 @@ struct BlockAccesses {
   const Kernel& kernel;
   int warp;  // threads of one
   Footprints footprints = {f, kernel, warp};
-  std::map<const Node*, StatementAccesses> known = {};
+  std::map<std::pair<const Node*, int64_t>, StatementAccesses> known = {};  // by the turn as well
+  int64_t turn = -1;
   std::set<BufferId> exchanged = {};  // tensors that are written, and touched elsewhere too
   bool thread_level = kernel.attrs.get_int("thread_level") != 0;
 
@@ -45,6 +46,8 @@ struct BlockAccesses {
   // The accesses of a team's threads in a statement and all below it; in an expression.
   const StatementAccesses& of(const Stmt& s, const Team& team);
   StatementAccesses of(const Expr& e, const Team& team) const;
+  // From here on the loop's variable is one whose remainder by `turns` is `turn`; null: no loop's is.
+  void take_turn(const For* loop, int64_t turn, int64_t turns);
   // Must the later accesses wait for the earlier ones, and of which threads? In shared memory, conflicts
   // within a warp count as those of a block.
   Conflict conflict(const Accesses& before, const Accesses& after) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arith/simplify.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 
@@ -74,6 +75,23 @@ void Footprints::bind(const Let& let) {
   if (let.value->dtype.is_int() || let.value->dtype.is_bool()) lets[let.var.get()] = let.value;
 }
 
+void Footprints::take_turn(const ExprNode* var, int64_t turn, int64_t turns) {
+  turned = var;
+  if (!var) return;
+  multiple = tl::var("q", var->dtype);
+  turn_value =
+      binary(BinaryOp::add, binary(BinaryOp::mul, multiple, imm(turns, var->dtype)), imm(turn, var->dtype));
+}
+
+// The same where only the remainder of the turned variable counts; else with the variable itself.
+Expr Footprints::in_turn(const Expr& e) const {
+  if (!turned || !uses_var(e, Expr(turned))) return e;
+  Facts facts;
+  facts.bind(multiple, Interval{0, 1 << 20});
+  Expr at = simplify(substitute(e, {{turned, turn_value}}), facts);
+  return uses_var(at, multiple) ? e : at;
+}
+
 Expr Footprints::resolved(const Expr& e) const {
   if (lets.empty()) return e;
   return rewrite(e, [&](const Var& v, Rewriter& self) -> Expr {
@@ -126,9 +144,12 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
   int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements;
   if (index.size() != 1 || elements <= 0) return {};
   Footprint found{.owner = std::vector<int16_t>(size_t(elements), Footprint::nobody)};
-  Expr at = resolved(index[0]);
+  Expr at = in_turn(resolved(index[0]));
   Conditions where;
-  for (auto& [condition, holds] : conditions) split(resolved(condition), holds, where);
+  for (auto& [condition, holds] : conditions) split(in_turn(resolved(condition)), holds, where);
+  // What depends on more than the turn may hold.
+  if (turned && !uses_var(at, Expr(turned)))
+    std::erase_if(where, [&](auto& c) { return uses_var(c.first, Expr(turned)); });
   std::vector<std::pair<const ExprNode*, Range>> around;  // the loops that it depends on
   auto depend = [&](const Expr& e) {
     visit(e, [&](const Var& v) {

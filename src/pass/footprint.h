@@ -32,6 +32,8 @@ class Footprints {
   Footprints(const Function& f, const Kernel& kernel, int warp);
   void enter(const For& loop);  // its variable takes these values
   void bind(const Let& let);
+  // From here on the variable is a number whose remainder by `turns` is `turn`; null: no variable is.
+  void take_turn(const ExprNode* var, int64_t turn, int64_t turns);
   // An access by a team, where these conditions hold (each with whether it must or must not).
   using Conditions = std::vector<std::pair<Expr, bool>>;
   Footprint of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions,
@@ -47,8 +49,11 @@ class Footprints {
   LaneEnv fixed = {}, sampled = {};  // the thread; with block indices and sizes
   std::map<const ExprNode*, Range> loops = {};
   std::map<const ExprNode*, Expr> lets = {};
+  const ExprNode* turned = nullptr;
+  Expr multiple = {}, turn_value = {};  // the variable in its turn: a multiple of the turns and a rest
 
   Expr resolved(const Expr& e) const;
+  Expr in_turn(const Expr& e) const;
   void split(const Expr& condition, bool holds, Conditions& to) const;
   // `env`: the variables that are known, `chosen`: with those that have a sample value. `part`: the threads
   // that reach it.

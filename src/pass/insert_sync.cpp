@@ -95,15 +95,19 @@ struct Inserter {
     now.pending = {};
   }
 
-  void walk_loop(const Stmt& body, const Accesses& head, bool runs) {
+  // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one.
+  void walk_loop(const Stmt& body, const Accesses& head, bool runs, const For* slotted = nullptr) {
     Jumps outer = std::exchange(jumping, {.head = head});
     State before = now;
-    for (int round = 0; round < 2; round++) {
+    int64_t turns = slotted ? slotted->attrs.get_int("turns") : 1;
+    for (int64_t round = 0; round < 2 * turns; round++) {
+      if (slotted) accesses.take_turn(slotted, round % turns, turns);
       walk(body);
       if (accesses.conflict(now.pending, head) != Conflict::none) need_barrier(barrier_after, body);
       now.add(std::exchange(jumping.continues, {}), warp);
       now.pending.add(head, warp);
     }
+    if (slotted) accesses.take_turn(nullptr, 0, 1);
     now.add(jumping.breaks, warp);
     if (!runs) now.add(before, warp);
     jumping = std::move(outer);
@@ -119,7 +123,7 @@ struct Inserter {
     bounds.now.add(accesses.of(loop.extent, team).now, warp);
     unit(s, bounds);
     auto extent = as_int(loop.extent);
-    walk_loop(loop.body, {}, extent && *extent > 0);
+    walk_loop(loop.body, {}, extent && *extent > 0, loop.attrs.find("turns") ? &loop : nullptr);
   }
 
   void walk_while(const Stmt& s, const While& loop) {
@@ -145,6 +149,8 @@ struct Inserter {
     }
     StatementAccesses head = accesses.of(n.cond, team);
     unit(s, head);
+    // What copies need stands in front of the condition that guards them, because what follows needs it, too.
+    for (auto& [token, begun] : accesses.of(s, team).begun) order(s, begun);
     if (head.meets) now.pending = {};
     State before = now;
     walk(n.then_body);

@@ -1,6 +1,7 @@
 // Every pass, in order, one sentence each.  A pass is a pure function Function -> Function; what it decides
 // that a user may ask about it adds to Function::notes.
 #pragma once
+#include "base/error.h"
 #include "ops/op.h"
 
 namespace tl {
@@ -10,7 +11,9 @@ namespace tl {
 Function canonicalize(Function f, const Target& target);
 // T.use_swizzle: in which order blocks visit the grid.
 Function rasterize(Function f, const Target& target);
-// T.Pipelined: this version runs the loop serially and says so.
+// T.Pipelined: which copies run ahead, by which engine, and how many slots their tiles get.
+Function plan_schedule(Function f, const Target& target);
+// Carries that plan out; no pipelined loop is left.
 Function pipeline_loops(Function f, const Target& target);
 // Gives every shared and fragment buffer a layout, every parallel loop a mapping to threads.
 Function infer_layouts(Function f, const Target& target);
@@ -31,6 +34,8 @@ Function flatten_buffers(Function f, const Target& target);
 Function vectorize(Function f, const Target& target);
 // Storage types become bytes, and casts of them calls; pairs of 4 bits are unpacked and packed.
 Function legalize_dtypes(Function f, const Target& target);
+// Copies that plan_schedule gave to cp.async become its calls.
+Function begin_copies(Function f, const Target& target);
 // Index arithmetic that provably fits 32 bits is done in 32 bits.
 Function narrow_index(Function f, const Target& target);
 // A loop that fills a tile and the next one that reads it become one.
@@ -39,7 +44,12 @@ Function fuse_loops(Function f, const Target& target);
 Function hoist_invariants(Function f, const Target& target);
 
 // ── machine level ─────────────────────────────────────────────────────────────────────────────────────
-// Places shared buffers (on a CPU: all tiles) in the block's memory.
+// Places shared buffers (on a CPU: all tiles) in the block's memory.  Throws TilesTooLarge where they do not
+// fit.
+struct TilesTooLarge : CompileError {
+  size_t kernel;  // its place in the Function
+  TilesTooLarge(CompileError error, size_t kernel) : CompileError(std::move(error)), kernel(kernel) {}
+};
 Function plan_memory(Function f, const Target& target);
 // Puts a barrier wherever threads exchange data through shared memory.
 Function insert_sync(Function f, const Target& target);

@@ -89,7 +89,7 @@ struct LoopSplitter final : ScopedRewriter {
   Stmt at(const Stmt& s) override {
     Stmt inner = children(s);
     auto* n = inner.as<For>();
-    if (!n || n->loop != Loop::serial || jumps(n->body)) return inner;
+    if (!n || n->loop != Loop::serial || jumps(n->body) || n->attrs.find("turns")) return inner;
     Question q;
     std::vector<const If*> asked;
     if (!find(*n, q, asked)) return inner;

@@ -1,27 +1,281 @@
-// pipeline_loops: a pipelined loop becomes a serial one, and explain() says so: overlapping its copies with
-// its arithmetic is left to a later version. Before layouts, which need the final order of statements.
+// pipeline_loops: carries out what plan_schedule decided.  Statements that run ahead are begun before the
+// loop and then in each iteration for a later one, under the condition that there is such an iteration; tiles
+// with slots get a leading dimension, of which iteration i uses number i % slots.  Copies by cp.async are
+// closed in one group an iteration, also where there is nothing left to copy, so that the waits count right.
+// Other pipelined loops become serial ones.  Before layouts, which need the final order of statements.
 //
-//   for k in pipelined(0, 32) {num_stages=3}:   ->   for k in serial(0, 32):
+//   for k in pipelined(n) {stages=2}:                       for j in unrolled(2):
+//     copy(A[k*32:], As) {engine="cp_async", stage=0}         if j < n:
+//     gemm(As, …)                                               copy(A[j*32:], As[j % 3]) {engine="cp_async"}
+//                                                     ->      cp_async_commit_group()
+//                                                           for k in serial(n):
+//                                                             cp_async_wait_group(1)
+//                                                             if k + 2 < n:
+//                                                               copy(A[(k + 2)*32:], As[(k + 2) % 3]) {…}
+//                                                             cp_async_commit_group()
+//                                                             gemm(As[k % 3], …)
+#include <algorithm>
+#include <numeric>
+
 #include "base/error.h"
-#include "ir/rewrite.h"
+#include "layout/layout.h"
 #include "pass/passes.h"
+#include "target/effects.h"
 
 namespace tl {
+namespace {
 
-Function pipeline_loops(Function f, const Target&) {
-  for (Kernel& k : f.kernels)
-    k.body = rewrite(k.body, [&](const For& n, Rewriter& self) -> Stmt {
+const Intrinsic& row_for(const Target& target, AsyncInstr::AsyncKind kind) {
+  for (auto& row : target.async)
+    if (row.does == kind && row.token == Token::copies) return row.intrinsic;
+  internal_error("the target has no such row");
+}
+
+const Attrs* attrs_of(const Stmt& s) {
+  if (auto* n = s.as<Tile>()) return &n->attrs;
+  if (auto* n = s.as<For>(); n && n->loop == Loop::parallel) return &n->attrs;
+  return nullptr;
+}
+bool runs_ahead(const Stmt& s) {
+  auto* attrs = attrs_of(s);
+  return attrs && attrs->find("stage");
+}
+Stmt unmarked(const Stmt& s) {
+  auto without = [](Attrs attrs) {
+    attrs.entries.erase("stage");
+    attrs.entries.erase("order");
+    return attrs;
+  };
+  if (auto* n = s.as<Tile>()) return tile(*n->op, n->operands, without(n->attrs), n->span);
+  auto* n = s.as<For>();
+  return for_loop(n->var, n->min, n->extent, n->loop, n->body, n->span, without(n->attrs));
+}
+
+// Accesses to tiles with slots name one.  Those that name one already have an index more than the tile has
+// dimensions.
+Stmt with_slot(const Function& f, const Stmt& body, const Expr& iteration) {
+  auto slot_of = [&](BufferId b, size_t rank) -> Expr {
+    const BufferInfo& info = f[b];
+    if (info.slots < 2 || rank != info.shape.size()) return {};
+    return iteration ? floormod(iteration, info.slots) : imm(0);
+  };
+  auto indexed = [&](BufferId b, const std::vector<Expr>& index, Rewriter& self) {
+    std::vector<Expr> out;
+    if (Expr slot = slot_of(b, index.size())) out.push_back(slot);
+    for (auto& i : index) out.push_back(self(i));
+    return out;
+  };
+  return rewrite(
+      body,
+      [&](const Load& n, Rewriter& self) -> Expr {
+        return load(n.dtype, n.buffer, indexed(n.buffer, n.index, self), n.span,
+                    n.mask ? self(n.mask) : n.mask);
+      },
+      [&](const Store& n, Rewriter& self) -> Stmt {
+        return store(n.buffer, indexed(n.buffer, n.index, self), self(n.value), n.span,
+                     n.mask ? self(n.mask) : n.mask);
+      },
+      [&](const Tile& n, Rewriter& self) -> Stmt {
+        Stmt walked = self.children(n);
+        auto* t = walked.as<Tile>();
+        std::vector<Operand> operands = t->operands;
+        for (auto& o : operands)
+          if (auto* r = std::get_if<Region>(&o))
+            if (Expr slot = slot_of(r->buffer, r->ranges.size()))
+              r->ranges.insert(r->ranges.begin(), Range{.min = slot, .extent = imm(1), .point = true});
+        return tile(*t->op, operands, t->attrs, t->span, t->body);
+      });
+}
+
+// A part of the body that runs as one: of one stage, at one place of the iteration.
+struct Piece {
+  int64_t order = 0, stage = 0;
+  Stmt stmt;
+  bool is_async = false;
+};
+
+struct LoopPipeliner {
+  const Function& f;
+  const Target& target;
+  const For& loop;
+  int64_t stages = loop.attrs.get_int("stages");
+  std::vector<Stmt> body = statements_of(loop.body);
+  std::vector<Piece> pieces = {};  // that run ahead, in the order of their places
+  std::vector<Stmt> allocs = {};   // of tiles that several iterations use at once
+
+  // What of a statement has this stage and place; the rest of the body, where they are negative.
+  Stmt projected(const Stmt& s, int64_t stage, int64_t order) const {
+    if (!s) return s;
+    if (auto* attrs = attrs_of(s)) {
+      bool kept =
+          runs_ahead(s) ? attrs->get_int("stage") == stage && attrs->get_int("order") == order : stage < 0;
+      return kept ? (stage < 0 ? s : unmarked(s)) : block({});
+    }
+    if (auto* n = s.as<Block>()) {
+      std::vector<Stmt> out;
+      for (auto& inner : n->stmts) out.push_back(projected(inner, stage, order));
+      return block(std::move(out), n->span);
+    }
+    if (auto* n = s.as<If>()) {
+      Stmt yes = projected(n->then_body, stage, order), no = projected(n->else_body, stage, order);
+      if ((!yes || is_empty(yes)) && (!no || is_empty(no))) return block({});
+      return if_then(n->cond, yes, no && is_empty(no) ? Stmt{} : no, n->span);
+    }
+    return stage < 0 ? s : block({});
+  }
+
+  // A part of the body with the names that it uses, which the body gives.
+  Stmt with_names(const Stmt& part) const {
+    std::vector<Stmt> lets, out{part};
+    visit(loop.body, [&](const Let& n) { lets.push_back(Stmt(&n)); });
+    for (size_t i = lets.size(); i-- > 0;) {
+      const Expr& name = lets[i].as<Let>()->var;
+      bool used = std::ranges::any_of(
+          out, [&](auto& s) { return contains(s, [&](const Var& v) { return &v == name.get(); }); });
+      if (used) out.insert(out.begin(), lets[i]);
+    }
+    return block(std::move(out), part->span);
+  }
+
+  void find_pieces() {
+    std::set<std::tuple<int64_t, int64_t>> places;  // order, then later stages first
+    for (auto& s : body)
+      visit_nodes(s, [&](const Node& n) {
+        if (n.kind != Kind::Tile && n.kind != Kind::For) return;
+        Stmt x(static_cast<const StmtNode*>(&n));
+        if (runs_ahead(x)) places.emplace(attrs_of(x)->get_int("order"), -attrs_of(x)->get_int("stage"));
+      });
+    for (auto& [order, stage] : places) {
+      Stmt part = projected(loop.body, -stage, order);
+      bool is_async = false;
+      visit_nodes(part, [&](const Node& n) {
+        if (n.kind != Kind::Tile && n.kind != Kind::For) return;
+        auto* attrs = attrs_of(Stmt(static_cast<const StmtNode*>(&n)));
+        is_async |= attrs && attrs->get_string("engine") == "cp_async";
+      });
+      pieces.push_back({order, -stage, with_names(part), is_async});
+    }
+  }
+
+  // What several iterations use at once exists outside of them.
+  void hoist_allocs() {
+    std::set<BufferId> shared_by_iterations;
+    for (auto& p : pieces)
+      visit_effects(p.stmt, [&](const Stmt&, const Effect& e) { shared_by_iterations.insert(e.buffer); });
+    for (Stmt& s : body)
+      s = rewrite(s, [&](const Alloc& n, Rewriter&) -> Stmt {
+        if (!shared_by_iterations.contains(n.buffer)) return Stmt(&n);
+        allocs.push_back(Stmt(&n));
+        return block({});
+      });
+  }
+
+  // A piece for an iteration, if there is one of that number.
+  Stmt at(const Piece& piece, const Expr& iteration, const Expr& exists) const {
+    Stmt s = renamed(substitute(piece.stmt, {{loop.var.get(), iteration}}));
+    return if_then(exists, with_slot(f, s, cast(i64, iteration)), {}, loop.span);
+  }
+  Stmt commit() const { return eval(call(row_for(target, AsyncInstr::AsyncKind::commit), {}), loop.span); }
+
+  // The pieces of one place, those of cp.async closed as a group.
+  Stmt ahead(size_t first, size_t last, const Expr& iteration, bool in_prologue) const {
+    std::vector<Stmt> out;
+    DType type = loop.var->dtype;
+    for (size_t i = first; i < last; i++) {
+      const Piece& p = pieces[i];
+      Expr later = binary(BinaryOp::add, iteration, imm(in_prologue ? -p.stage : stages - p.stage, type));
+      Expr exists = binary(BinaryOp::lt, later, loop.extent);
+      if (in_prologue && p.stage > 0)
+        exists = both(binary(BinaryOp::ge, iteration, imm(p.stage, type)), exists);
+      out.push_back(at(p, later, exists));
+      if (p.is_async) out.push_back(commit());
+    }
+    return block(std::move(out), loop.span);
+  }
+
+  // How many groups may stay open when the iteration at hand needs its copies: those of later iterations.
+  // The wait stands in front of the group that this iteration closes.
+  Stmt wait() const {
+    int64_t left = INT64_MAX, groups = 0, number = 0;
+    for (auto& p : pieces) groups += p.is_async;
+    if (groups == 0) return block({});
+    for (auto& p : pieces)
+      if (p.is_async) left = std::min(left, (stages - p.stage) * groups - ++number);
+    const Intrinsic& row = row_for(target, AsyncInstr::AsyncKind::wait_groups);
+    return eval(call(row, {imm(left, i32)}), loop.span);
+  }
+
+  int64_t turns() const {  // after how many iterations the slots repeat
+    int64_t n = 1;
+    visit_effects_of_slots([&](int64_t slots) { n = std::lcm(n, slots); });
+    return n;
+  }
+  void visit_effects_of_slots(const std::function<void(int64_t)>& g) const {
+    visit(
+        loop.body, [&](const Load& n) { g(f[n.buffer].slots); },
+        [&](const Store& n) { g(f[n.buffer].slots); },
+        [&](const Tile& n) {
+          for (auto& o : n.operands)
+            if (auto* r = std::get_if<Region>(&o)) g(f[r->buffer].slots);
+        });
+  }
+
+  Stmt run() {
+    find_pieces();
+    hoist_allocs();
+    Expr j = var("j", loop.var->dtype, loop.span);
+    Stmt prologue = for_loop(j, imm(0, j->dtype), imm(stages, j->dtype), Loop::unrolled,
+                             ahead(0, pieces.size(), j, true), loop.span);
+    std::vector<Stmt> turn{wait()};
+    size_t next = 0;
+    Expr here = cast(i64, loop.var);
+    auto up_to = [&](int64_t order) {
+      size_t first = next;
+      while (next < pieces.size() && pieces[next].order <= order) next++;
+      turn.push_back(ahead(first, next, loop.var, false));
+    };
+    for (size_t i = 0; i < body.size(); i++) {
+      up_to(int64_t(i));
+      turn.push_back(with_slot(f, projected(body[i], -1, -1), here));
+    }
+    up_to(INT64_MAX);
+    Attrs attrs;
+    if (int64_t n = turns(); n > 1) attrs.entries["turns"] = n;
+    std::vector<Stmt> out = allocs;
+    out.push_back(prologue);
+    out.push_back(for_loop(loop.var, loop.min, loop.extent, Loop::serial,
+                           block(std::move(turn), loop.body->span), loop.span, std::move(attrs)));
+    return block(std::move(out), loop.span);
+  }
+};
+
+// The layout of a tile that the user has given is that of each slot.
+void repeat_layout(BufferInfo& info) {
+  if (!info.layout) return;
+  int64_t size = from_map(*info.layout).ranges[0];
+  Expr slot = var("slot");
+  info.layout->vars.insert(info.layout->vars.begin(), slot);
+  info.layout->extents.insert(info.layout->extents.begin(), info.slots);
+  info.layout->outputs[0] = info.layout->outputs[0] + slot * size;
+}
+
+}  // namespace
+
+Function pipeline_loops(Function f, const Target& target) {
+  for (Kernel& k : f.kernels) {
+    Stmt body = rewrite(k.body, [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::pipelined) return self.children(n);
-      int64_t stages = n.attrs.get_int("num_stages");
-      if (stages > 1)
-        f.notes.push_back(
-            {.pass = "pipeline_loops",
-             .subject = "loop " + n.var.as<Var>()->hint,
-             .text = fmt::format("runs serially: num_stages={} has no effect in this version", stages),
-             .span = n.span,
-             .refusal = true});
+      if (n.attrs.find("stages")) return LoopPipeliner{.f = f, .target = target, .loop = n}.run();
       return for_loop(n.var, n.min, n.extent, Loop::serial, self(n.body), n.span);
     });
+    k.body = with_slot(f, body, {});
+  }
+  for (BufferInfo& info : f.buffers)
+    if (info.slots > 1) {
+      repeat_layout(info);
+      info.shape.insert(info.shape.begin(), imm(info.slots));
+      info.slots = 1;
+    }
   return f;
 }
 

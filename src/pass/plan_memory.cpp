@@ -205,19 +205,20 @@ int64_t place(Function& f, const Kernel& k, const std::vector<Lifetime>& order, 
   return end;
 }
 
-[[noreturn]] void too_large(const Function& f, const std::vector<Lifetime>& placed, int64_t needed,
-                            const Target& target) {
+CompileError too_large(const Function& f, const std::vector<Lifetime>& placed, int64_t needed,
+                       const Target& target) {
   auto largest = std::ranges::max_element(placed, [](auto& a, auto& b) { return a.bytes < b.bytes; });
   std::string each;
   for (auto& l : placed)
     each += fmt::format("{}{} {:.1f} KB", each.empty() ? "" : ", ", f[l.buffer].name,
                         double(bytes_of(f[l.buffer])) / 1024);
   const BufferInfo& info = f[largest->buffer];
-  fail(info.span,
-       "the tiles need {:.1f} KB of shared memory ({}), but {} gives a block {} KB; {} would have to shrink "
-       "to {:.1f} KB",
-       double(needed) / 1024, each, target.name, target.shared_bytes / 1024, info.name,
-       double(std::max<int64_t>(0, bytes_of(info) - (needed - target.shared_bytes))) / 1024);
+  return {info.span,
+          fmt::format("the tiles need {:.1f} KB of shared memory ({}), but {} gives a block {} KB; {} would "
+                      "have to shrink "
+                      "to {:.1f} KB",
+                      double(needed) / 1024, each, target.name, target.shared_bytes / 1024, info.name,
+                      double(std::max<int64_t>(0, bytes_of(info) - (needed - target.shared_bytes))) / 1024)};
 }
 
 }  // namespace
@@ -244,7 +245,8 @@ Function plan_memory(Function f, const Target& target) {
       });
       needed = place(f, k, lifetimes.found, share);
     }
-    if (needed > target.shared_bytes) too_large(f, lifetimes.found, needed, target);
+    if (needed > target.shared_bytes)
+      throw TilesTooLarge(too_large(f, lifetimes.found, needed, target), size_t(&k - f.kernels.data()));
     for (BufferInfo& b : f.buffers)
       if (b.alias_of && lifetimes.at.contains(b.alias_of)) b.address = f[b.alias_of].address;
   }
