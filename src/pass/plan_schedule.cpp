@@ -254,7 +254,6 @@ struct LoopPlanner {
   }
 
   void choose_engine(Early& e) const {
-    if (!e.tensor) return;  // fills with constants
     std::string not_async = why_not_async(e);
     if (not_async.empty()) {
       e.engine = "cp_async";
@@ -294,20 +293,23 @@ struct LoopPlanner {
         continue;
       }
       bool shared = f[tile].scope == Scope::shared;
-      std::set<std::string> ways;
+      std::set<bool> ways;
       bool moves = false;
       for (auto& e : early) {
         if (e.tile != tile) continue;
         moves |= bool(e.tensor);
-        if (shared) choose_engine(e);
+        if (!shared || !e.tensor) continue;
+        choose_engine(e);
         if (!e.why_not.empty()) why = e.why_not;
-        ways.insert(e.splits ? "registers" : "");
+        ways.insert(e.splits);
       }
-      if (!shared && ways.size() == 1 && (!free_after(tile) || !early_at_top(tile)))
+      if (!shared && (!free_after(tile) || !early_at_top(tile)))
         why = fmt::format("{} is needed until the iteration ends", f[tile].name);
       if (why.empty() && ways.size() > 1) why = "another copy fills the tile in another way";
       if (why.empty() && !moves) why = "nothing is copied into it";
       if (!why.empty()) drop(tile, why);
+      for (auto& e : early)  // what is computed is stored when the copies in the other arms are
+        if (e.tile == tile && !e.tensor) e.splits = ways.contains(true);
     }
   }
   bool early_at_top(BufferId tile) const {
@@ -375,7 +377,7 @@ struct LoopPlanner {
         to = {marked(e.stmt, "", stages - 1, int64_t(*free_after(e.tile)))};
       } else if (e.splits) {
         info.slots = std::max<int64_t>(info.slots, 2);
-        to = split(e, stages, allocs);
+        to = e.tensor ? split(e, stages, allocs) : std::vector<Stmt>{marked(e.stmt, "", stages - 1, 0)};
       } else {
         info.slots = std::max<int64_t>(info.slots, slots);
         to = {marked(e.stmt, e.engine, stages - (slots - 1), 0)};

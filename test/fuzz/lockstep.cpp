@@ -30,7 +30,8 @@ struct Machine {
   std::map<const ExprNode*, Value> of_call = {};  // extents and scalars that the call brings
   Threads returned = {};                          // who has left
   Jumps* jumps = nullptr;
-  bool as_one = false;  // a tile operator: the first thread does it for all
+  bool as_one = false;  // a tile operator: the first thread that is here does it for all
+  int64_t lead = 0;     // … which is this one
   Strands strands = {};
 
   // ── statements ──────────────────────────────────────────────────────────────────────────────────────
@@ -215,7 +216,8 @@ struct Machine {
     if (as_one) return work();
     if (!block.all_here()) no_meaning("a tile operator for some of the threads");
     Threads all = std::exchange(block.here, Threads(size_t(block.count)));
-    block.here[0] = as_one = true;
+    lead = std::find(all.begin(), all.end(), 1) - all.begin();
+    block.here[size_t(lead)] = as_one = true;
     work();
     block.here = all;
     as_one = false;
@@ -225,8 +227,8 @@ struct Machine {
     std::vector<int64_t> min, extent;
     int64_t size = 1;
     for (auto& range : r.ranges) {
-      min.push_back(block.integer(0, range.min));
-      extent.push_back(block.integer(0, range.extent));
+      min.push_back(block.integer(lead, range.min));
+      extent.push_back(block.integer(lead, range.extent));
       size *= extent.back();
     }
     for (int64_t n = 0; n < size; n++) {
@@ -245,17 +247,18 @@ struct Machine {
                  DType t = f[r.buffer].dtype;
                  Array a = make_array(t, region_shape(r));
                  each_element(r, [&](int64_t i, int64_t at) {
-                   Value v = block.memory.get(0, r.buffer, at);
+                   Value v = block.memory.get(lead, r.buffer, at);
                    t.is_float() ? void(a.floats[size_t(i)] = v.f)
                                 : void(a.ints[size_t(i)] = int64_t(uint64_t(v.i)));
                  });
                  return a;
                },
            .write =
-               [&](const Region& r, const Array& a) {
+               [&](const Region& r, const Array& given) {
                  DType t = f[r.buffer].dtype;
+                 const Array a = given.dtype == t ? given : as_type(given, t);
                  each_element(r, [&](int64_t i, int64_t at) {
-                   block.memory.put(0, r.buffer, at,
+                   block.memory.put(lead, r.buffer, at,
                                     t.is_float() ? Value{0, Evaluator::rounded(a.floats[size_t(i)], t)}
                                                  : block.memory.whole(wrap_int(a.ints[size_t(i)], t), t));
                  });
@@ -263,7 +266,7 @@ struct Machine {
            .value =
                [&](const Expr& e) {
                  Array a = make_array(e->dtype, {});
-                 Value v = block.value(0, e);
+                 Value v = block.value(lead, e);
                  e->dtype.is_float() ? void(a.floats[0] = v.f) : void(a.ints[0] = int64_t(uint64_t(v.i)));
                  return a;
                },

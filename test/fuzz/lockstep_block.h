@@ -22,6 +22,7 @@ struct LockstepMemory {
   std::map<BufferId, std::vector<std::vector<Cell>>> own = {};  // by thread
 
   Tensor* tensor(BufferId b) {
+    if (f[b].alias_of) b = f[b].alias_of;
     for (size_t i = 0; i < f.params.size(); i++)
       if (f.params[i].buffer == b) return &trial.tensors[i];
     return nullptr;
