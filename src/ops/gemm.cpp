@@ -270,6 +270,7 @@ const TileOp gemm_op = {
     .eval = eval_gemm,
     .infer_layout = infer_layout_gemm,
     .lower = lower_gemm,
+    .steps = steps_of_mma,
 };
 
 }  // namespace tl

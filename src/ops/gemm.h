@@ -34,6 +34,9 @@ struct GemmStrategy {
 };
 extern const GemmStrategy gemm_mma, gemm_fma, gemm_simd;
 
+// The steps of k of a gemm by matrix instructions whose operands ldmatrix loads as they are.
+std::optional<Steps> steps_of_mma(const Tile& t, const LayoutContext& ctx);
+
 // The number of that name in the statement's record; CompileError where it is missing.
 int64_t recorded(const Gemm& g, std::string_view name);
 [[noreturn]] void fail_unrecorded(const Gemm& g, std::string_view name);

@@ -12,6 +12,7 @@
 #include "arith/prove.h"
 #include "base/error.h"
 #include "layout/swizzle.h"
+#include "ops/copy_matrix.h"
 #include "ops/gemm_mma_load.h"
 #include "ops/gemm_mma_plan.h"
 #include "ops/mapping.h"
@@ -63,10 +64,7 @@ LayoutDecisions infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strict
     const BufferInfo& info = ctx.function[r->buffer];
     if (info.scope != Scope::shared) continue;
     std::vector<int64_t> shape = tile_shape(info);
-    Layout layout = conflict_free(shape, info.dtype.bits, true);
-    if (layout.ranges[0] > room_for(r->buffer, ctx.function, ctx.target, ctx.known))
-      layout = swizzled(shape, info.dtype.bits);
-    out.shared.emplace(r->buffer, std::move(layout));
+    out.shared.emplace(r->buffer, layout_for_matrices(r->buffer, ctx));
     bool is_b = r == &g.b;
     out.reads[r->buffer].push_back(
         block_reads(shape, info.dtype.bits, (is_b ? g.n : g.m) * g.k, is_b ? p.rows : p.cols));
@@ -239,6 +237,39 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
 }
 
 }  // namespace
+
+std::optional<Steps> steps_of_mma(const Tile& t, const LayoutContext& ctx) {
+  Gemm g = read_gemm(t, ctx.function);
+  for (auto* r : {&g.a, &g.b})
+    if (ctx.function[r->buffer].scope != Scope::shared) return std::nullopt;
+  if (g.clear_if || t.attrs.find("instruction") || !applies_mma(g, ctx).empty()) return std::nullopt;
+  MmaPlan p = choose_plan(g, ctx);
+  bool as_they_are = p.row->a_type == g.a_type && p.row->b_type == g.b_type && g.a_type != tf32;
+  bool by_rows = g.a_type.bits == 16 || (g.a_type.bits == 8 && !g.trans_a && g.trans_b);
+  bool even = p.all_m(g) % p.rows == 0 && p.all_n(g) % p.cols == 0 &&
+              p.rows * p.cols * p.warp == ctx.team.count && !p.tail;
+  if (!as_they_are || !by_rows || !even) return std::nullopt;
+  int64_t per_step =
+      p.m_tiles * p.row->a.registers * g.a_type.bits + p.n_tiles * p.row->b.registers * g.b_type.bits;
+  int64_t sums = p.m_tiles * p.n_tiles * p.row->c.registers * g.c_type.bits;
+  Attrs first = t.attrs, record = record_of(p);
+  for (auto& [name, value] : record.entries) first.entries.insert_or_assign(name, value);
+  Attrs later = first;
+  later.entries.erase("clear_accum");
+  int64_t depth = p.row->k;
+  auto part = [g, depth](size_t operand, int64_t step) {
+    Region r = operand == 0 ? g.a : g.b;
+    bool k_first = operand == 0 ? g.trans_a : !g.trans_b;
+    Range& along = r.ranges[matrix_dims(r)[k_first ? 0 : 1]];
+    along = {.min = along.min + step * depth, .extent = imm(depth)};
+    return r;
+  };
+  return Steps{.count = g.k / depth,
+               .operands = {0, 1},
+               .part = part,
+               .attrs = [first, later](int64_t step) { return step ? later : first; },
+               .registers = (sums + 2 * per_step) / 32};
+}
 
 const GemmStrategy gemm_mma = {.name = "mma.sync",
                                .record = mma_record,

@@ -85,6 +85,16 @@ struct LowerContext {
   Notes note;
 };
 
+// An operator as steps over parts of its operands, which may then be fragments: so that the operands of one
+// step can be loaded while another one runs.  `part` is a step's part of an operand; the others stay.
+struct Steps {
+  int64_t count = 0;
+  std::vector<size_t> operands = {};
+  std::function<Region(size_t operand, int64_t step)> part = {};
+  std::function<Attrs(int64_t step)> attrs = {};
+  int64_t registers = 0;  // of 32 bits, that a thread needs with two steps' operands loaded
+};
+
 struct ParallelNest;
 
 struct TileOp {
@@ -102,6 +112,8 @@ struct TileOp {
   // in elements, the layout applied: ctx.layouts); those to global buffers are logical (one index per
   // dimension).
   Stmt (*lower)(const Tile& t, LowerContext& ctx) = nullptr;
+  // How it divides into steps on the target; nullopt: it does not.  Null: it never does.
+  std::optional<Steps> (*steps)(const Tile& t, const LayoutContext& ctx) = nullptr;
   bool takes_shared = false;  // may have shared tiles wherever it has fragments
   bool in_place = false;      // may write to what it reads, element by element
 };

@@ -11,6 +11,7 @@
 #include "arith/prove.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "ops/copy_matrix.h"
 #include "ops/mapping.h"
 
 namespace tl {
@@ -163,6 +164,7 @@ LayoutDecisions infer_parallel(const ParallelNest& nest, const LayoutContext& ct
     if (!agrees(nest, *out.loop, a, fragment)) out.relayout.insert(a.buffer);
   }
   for (BufferId b : out.relayout) out.fragments.erase(b);
+  if (auto tile = read_by_ldmatrix(nest, ctx)) out.shared.emplace(*tile, layout_for_matrices(*tile, ctx));
   return out;
 }
 
@@ -310,6 +312,7 @@ Stmt on_engine(const ParallelNest& nest, Stmt s) {
 }  // namespace
 
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
+  if (auto loads = copy_by_ldmatrix(nest, ctx)) return *loads;
   const Fragment& mapping = *ctx.layouts.loop;
   FragmentLoops loops = inverse(mapping, ctx.thread, ctx.team.count);
   bool reduces = false;  // lanes would add to one element

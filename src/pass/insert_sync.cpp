@@ -149,8 +149,9 @@ struct Inserter {
     }
     StatementAccesses head = accesses.of(n.cond, team);
     unit(s, head);
-    // What copies need stands in front of the condition that guards them, because what follows needs it, too.
-    for (auto& [token, begun] : accesses.of(s, team).begun) order(s, begun);
+    // What copies and loads ahead need stands in front of the condition that there is such an iteration: what
+    // follows needs it as well.
+    if (accesses.turn >= 0 && !n.else_body) order(s, accesses.of(s, team));
     if (head.meets) now.pending = {};
     State before = now;
     walk(n.then_body);

@@ -92,6 +92,7 @@ struct Piece {
   int64_t order = 0, stage = 0;
   Stmt stmt;
   bool is_async = false;
+  std::set<BufferId> copied = {};  // asynchronously
 };
 
 struct LoopPipeliner {
@@ -147,13 +148,18 @@ struct LoopPipeliner {
       });
     for (auto& [order, stage] : places) {
       Stmt part = projected(loop.body, -stage, order);
-      bool is_async = false;
+      Piece piece{order, -stage, with_names(part)};
       visit_nodes(part, [&](const Node& n) {
         if (n.kind != Kind::Tile && n.kind != Kind::For) return;
-        auto* attrs = attrs_of(Stmt(static_cast<const StmtNode*>(&n)));
-        is_async |= attrs && attrs->get_string("engine") == "cp_async";
+        Stmt x(static_cast<const StmtNode*>(&n));
+        auto* attrs = attrs_of(x);
+        if (!attrs || attrs->get_string("engine") != "cp_async") return;
+        piece.is_async = true;
+        visit_effects(x, [&](const Stmt&, const Effect& e) {
+          if (e.writes()) piece.copied.insert(e.buffer);
+        });
       });
-      pieces.push_back({order, -stage, with_names(part), is_async});
+      pieces.push_back(std::move(piece));
     }
   }
 
@@ -177,32 +183,73 @@ struct LoopPipeliner {
   }
   Stmt commit() const { return eval(call(row_for(target, AsyncInstr::AsyncKind::commit), {}), loop.span); }
 
-  // The pieces of one place, those of cp.async closed as a group.
-  Stmt ahead(size_t first, size_t last, const Expr& iteration, bool in_prologue) const {
-    std::vector<Stmt> out;
+  // ── groups ──────────────────────────────────────────────────────────────────────────────────────────
+  // Each piece that copies closes a group in every step.  A statement of stage r that reads what the q-th of
+  // them, of stage s, has copied needs a group that was closed r - s steps before: so many may still be open.
+  // `passed`: the groups that this step has closed already.
+  std::optional<int64_t> may_be_open(const Stmt& reader, int64_t stage, int64_t passed) const {
+    std::optional<int64_t> least;
+    int64_t groups = std::ranges::count_if(pieces, [](auto& p) { return p.is_async; }), number = 0;
+    for (auto& p : pieces) {
+      if (!p.is_async) continue;
+      bool reads = false;
+      visit_effects(reader, [&](const Stmt&, const Effect& e) { reads |= p.copied.contains(e.buffer); });
+      int64_t left = (stage - p.stage) * groups + passed - ++number;
+      if (reads) least = std::min(left, least.value_or(left));
+    }
+    internal_check(!least || *least >= 0, "a copy is read before it is begun");
+    return least;
+  }
+
+  // Groups that may be open at this place, at most; waits stand only where they are too many.
+  struct Open {
+    int64_t most = 0, passed = 0;
+  };
+  static constexpr int64_t unknown = 1 << 20;
+  void need(const Stmt& reader, int64_t stage, Open& open, std::vector<Stmt>& out) const {
+    auto left = may_be_open(reader, stage, open.passed);
+    if (!left || *left >= open.most) return;
+    const Intrinsic& row = row_for(target, AsyncInstr::AsyncKind::wait_groups);
+    out.push_back(eval(call(row, {imm(*left, i32)}), loop.span));
+    open.most = *left;
+  }
+
+  // The pieces of one place, each for its own iteration, if there is one of that number.
+  void ahead(size_t first, size_t last, const Expr& step, bool in_prologue, Open& open,
+             std::vector<Stmt>& out) const {
     DType type = loop.var->dtype;
     for (size_t i = first; i < last; i++) {
       const Piece& p = pieces[i];
-      Expr later = binary(BinaryOp::add, iteration, imm(in_prologue ? -p.stage : stages - p.stage, type));
+      Expr later = binary(BinaryOp::add, step, imm(in_prologue ? -p.stage : stages - p.stage, type));
       Expr exists = binary(BinaryOp::lt, later, loop.extent);
-      if (in_prologue && p.stage > 0)
-        exists = both(binary(BinaryOp::ge, iteration, imm(p.stage, type)), exists);
+      if (in_prologue && p.stage > 0) exists = both(binary(BinaryOp::ge, step, imm(p.stage, type)), exists);
+      if (!p.is_async) need(p.stmt, p.stage, open, out);
       out.push_back(at(p, later, exists));
-      if (p.is_async) out.push_back(commit());
+      if (!p.is_async) continue;
+      out.push_back(commit());
+      open.most++, open.passed++;
     }
-    return block(std::move(out), loop.span);
   }
-
-  // How many groups may stay open when the iteration at hand needs its copies: those of later iterations.
-  // The wait stands in front of the group that this iteration closes.
-  Stmt wait() const {
-    int64_t left = INT64_MAX, groups = 0, number = 0;
-    for (auto& p : pieces) groups += p.is_async;
-    if (groups == 0) return block({});
-    for (auto& p : pieces)
-      if (p.is_async) left = std::min(left, (stages - p.stage) * groups - ++number);
-    const Intrinsic& row = row_for(target, AsyncInstr::AsyncKind::wait_groups);
-    return eval(call(row, {imm(left, i32)}), loop.span);
+  // Of the whole iteration; what is open at its beginning becomes what is at its end.
+  Stmt turn(Open& open) const {
+    std::vector<Stmt> out;
+    size_t next = 0;
+    auto up_to = [&](int64_t order) {
+      size_t first = next;
+      while (next < pieces.size() && pieces[next].order <= order) next++;
+      ahead(first, next, loop.var, false, open, out);
+    };
+    int64_t place = 0;
+    open.passed = 0;
+    for (auto& s : body) {
+      if (runs_ahead(s)) continue;
+      up_to(place++);
+      Stmt rest = projected(s, -1, -1);
+      need(rest, stages, open, out);
+      out.push_back(with_slot(f, rest, cast(i64, loop.var)));
+    }
+    up_to(INT64_MAX);
+    return block(std::move(out), loop.body->span);
   }
 
   int64_t turns() const {  // after how many iterations the slots repeat
@@ -224,27 +271,27 @@ struct LoopPipeliner {
     find_pieces();
     hoist_allocs();
     Expr j = var("j", loop.var->dtype, loop.span);
+    std::vector<Stmt> steps;
+    Open open{.most = unknown};
+    ahead(0, pieces.size(), j, true, open, steps);
+    // Each step closes its groups; what waits in one of them leaves no more open than in the others.
+    int64_t groups = open.passed;
+    open.most = std::min(open.most, stages * groups);
     Stmt prologue = for_loop(j, imm(0, j->dtype), imm(stages, j->dtype), Loop::unrolled,
-                             ahead(0, pieces.size(), j, true), loop.span);
-    std::vector<Stmt> turn{wait()};
-    size_t next = 0;
-    Expr here = cast(i64, loop.var);
-    auto up_to = [&](int64_t order) {
-      size_t first = next;
-      while (next < pieces.size() && pieces[next].order <= order) next++;
-      turn.push_back(ahead(first, next, loop.var, false));
-    };
-    for (size_t i = 0; i < body.size(); i++) {
-      up_to(int64_t(i));
-      turn.push_back(with_slot(f, projected(body[i], -1, -1), here));
+                             block(std::move(steps), loop.span), loop.span);
+    for (int64_t before = -1; before < open.most;) {
+      before = open.most;
+      Open end = open;
+      turn(end);
+      open.most = std::max(open.most, end.most);
     }
-    up_to(INT64_MAX);
+    Stmt inside = turn(open);
     Attrs attrs;
     if (int64_t n = turns(); n > 1) attrs.entries["turns"] = n;
     std::vector<Stmt> out = allocs;
     out.push_back(prologue);
-    out.push_back(for_loop(loop.var, loop.min, loop.extent, Loop::serial,
-                           block(std::move(turn), loop.body->span), loop.span, std::move(attrs)));
+    out.push_back(
+        for_loop(loop.var, loop.min, loop.extent, Loop::serial, inside, loop.span, std::move(attrs)));
     return block(std::move(out), loop.span);
   }
 };

@@ -28,6 +28,7 @@
 namespace tl {
 namespace {
 
+constexpr int64_t address_registers = 24;     // that a loop needs beside its fragments
 constexpr int64_t most_register_bytes = 256;  // of a thread, for one tile on its way to shared memory
 
 // A statement that may run ahead, and the tile that it fills.
@@ -67,13 +68,13 @@ struct LoopPlanner {
 
   void read_body() {
     visit_effects(loop.body, [&](const Stmt&, const Effect& e) {
-      if (e.writes() || e.access == Access::value) written.insert(e.buffer);
+      if (e.writes() || e.access == Access::value) written.insert(f.storage(e.buffer));
     });
     for (BufferId b : written) writes_tensors |= f[b].scope == Scope::global;
     visit(loop.body, [&](const Let& n) { lets.emplace(n.var.get(), n.value); });
   }
   bool is_constant(BufferId tensor) const {
-    return f[tensor].scope == Scope::global && !written.contains(tensor) &&
+    return f[tensor].scope == Scope::global && !written.contains(f.storage(tensor)) &&
            !(writes_tensors && may_alias(kernel, tensor));
   }
 
@@ -83,8 +84,8 @@ struct LoopPlanner {
     visit(
         e,
         [&](const Load& n) {
-          bool known =
-              is_constant(n.buffer) || (f[n.buffer].scope == Scope::local && !written.contains(n.buffer));
+          bool known = is_constant(n.buffer) ||
+                       (f[n.buffer].scope == Scope::local && !written.contains(f.storage(n.buffer)));
           if (!known) why = fmt::format("it depends on {}, which the loop computes", f[n.buffer].name);
         },
         [&](const Call& n) {
@@ -142,7 +143,7 @@ struct LoopPlanner {
     });
     for (BufferId b : reads)
       if (e.why_not.empty() && f[b].scope == Scope::global && !is_constant(b))
-        e.why_not = written.contains(b)
+        e.why_not = written.contains(f.storage(b))
                         ? fmt::format("the loop writes to {}", f[b].name)
                         : fmt::format("the loop writes to a tensor that may overlap {}", f[b].name);
     early.push_back(std::move(e));
@@ -266,14 +267,19 @@ struct LoopPlanner {
   }
 
   // ── the plan ────────────────────────────────────────────────────────────────────────────────────────
-  // The position behind the last use of a fragment; nullopt: nothing that takes time comes after it.
-  std::optional<size_t> free_after(BufferId fragment) const {
-    size_t last = 0;
-    for (size_t i = 0; i < body.size(); i++)
-      if (use_of(f, body[i], fragment).touched) last = i + 1;
-    for (size_t i = last; i < body.size(); i++)
-      if (body[i].as<Tile>() || body[i].as<For>() || body[i].as<If>()) return last;
-    return std::nullopt;
+  // How many statements that do not run ahead stand up to the last use of a fragment; nullopt: nothing that
+  // takes time comes after it.
+  std::optional<int64_t> free_after(BufferId fragment) const {
+    int64_t count = 0, last = 0;
+    bool works = false;
+    for (auto& s : body) {
+      bool ahead = std::ranges::any_of(early, [&](auto& e) { return is_planned(e) && e.stmt.same(s); });
+      if (ahead) continue;
+      count++;
+      works |= s.as<Tile>() || s.as<For>() || s.as<If>();
+      if (use_of(f, s, fragment).touched) last = count, works = false;
+    }
+    return works ? std::optional(last) : std::nullopt;
   }
 
   void drop(BufferId tile, const std::string& why) {
@@ -360,27 +366,134 @@ struct LoopPlanner {
     return out;
   }
 
+  // ── an operator in steps ────────────────────────────────────────────────────────────────────────────
+  // The operator that all of the loop's copies are for, where it can load a step's operands while the step
+  // before runs, also across iterations; nullopt where it cannot.
+  struct Stepped {
+    const Tile* op;
+    Steps steps;
+    int64_t before;  // statements that do not run ahead
+  };
+  std::optional<Stepped> find_stepped() const {
+    std::optional<Stepped> found;
+    int64_t count = 0;
+    for (auto& e : early)
+      if (is_planned(e) && e.tensor && e.engine != "cp_async") return std::nullopt;
+    for (auto& s : body) {
+      bool ahead = std::ranges::any_of(early, [&](auto& e) { return is_planned(e) && e.stmt.same(s); });
+      bool only_names = s.as<Let>() || s.as<Alloc>();
+      if (ahead) continue;
+      auto* t = s.as<Tile>();
+      if (!only_names && (found || !t || !row_of(*t).steps)) return std::nullopt;
+      if (!only_names) {
+        LayoutDecisions none;
+        auto steps = row_of(*t).steps(*t, {f, kernel, target, team, none});
+        if (!steps) return std::nullopt;
+        found = Stepped{t, *steps, count};
+      }
+      count++;
+    }
+    if (!found || found->steps.count < 2 || found->steps.count % 2) return std::nullopt;
+    if (found->steps.registers > target.registers - address_registers) return std::nullopt;
+    for (size_t operand : found->steps.operands) {
+      BufferId b = region_of(*found->op, operand).buffer;
+      if (std::ranges::none_of(early, [&](auto& e) { return is_planned(e) && e.tile == b; }))
+        return std::nullopt;
+    }
+    return found;
+  }
+
+  // The place of the last step: behind all loads of this iteration and all other steps.
+  static int64_t place_of_last(const Stepped& op) {
+    int64_t loads = int64_t(op.steps.operands.size()) * (op.steps.count - 1);
+    return op.before + loads + op.steps.count - 1;
+  }
+
+  // A part of a shared tile into a fragment.
+  Stmt load_part(const Region& part, BufferId fragment, Span span) const {
+    ParallelNest nest;
+    nest.span = span;
+    std::vector<Expr> index;
+    for (auto& range : part.ranges) {
+      if (range.point) {
+        index.push_back(range.min);
+        continue;
+      }
+      nest.vars.push_back(var(nest.vars.empty() ? "i" : "j"));
+      nest.extents.push_back(*as_int(range.extent));
+      index.push_back(range.min + nest.vars.back());
+    }
+    nest.body = store(fragment, nest.vars, load(f, part.buffer, index, span), span);
+    return make_nest(nest);
+  }
+
+  // Loads of a step's operands stand before the step before; those of the first step run one iteration ahead,
+  // and the copies take the slot that they leave.
+  std::vector<Stmt> in_steps(const Stepped& op, int64_t stages, std::vector<Stmt>& allocs) {
+    const Steps& steps = op.steps;
+    Span span = op.op->span;
+    std::map<size_t, std::array<BufferId, 2>> held;
+    for (size_t operand : steps.operands) {
+      Region part = steps.part(operand, 0);
+      std::vector<Expr> shape;
+      for (auto& range : part.ranges)
+        if (!range.point) shape.push_back(range.extent);
+      for (int parity : {0, 1}) {
+        BufferId b = f.add({.name = fmt::format("{}_{}", f[part.buffer].name, parity),
+                            .dtype = f[part.buffer].dtype,
+                            .shape = shape,
+                            .scope = Scope::fragment,
+                            .span = span});
+        held[operand][size_t(parity)] = b;
+        allocs.push_back(alloc(b, span));
+      }
+    }
+    std::vector<Stmt> out;
+    int64_t place = place_of_last(op);
+    auto load_step = [&](int64_t step) {
+      for (size_t operand : steps.operands) {
+        Stmt s = load_part(steps.part(operand, step), held[operand][size_t(step % 2)], span);
+        out.push_back(step ? s : marked(s, "", stages - 1, place));
+      }
+    };
+    load_step(0);
+    for (int64_t step = 0; step < steps.count; step++) {
+      if (step + 1 < steps.count) load_step(step + 1);
+      std::vector<Operand> operands = op.op->operands;
+      for (size_t operand : steps.operands) operands[operand] = whole(f, held[operand][size_t(step % 2)]);
+      out.push_back(make_tile(f, row_of(*op.op), operands, steps.attrs(step), span));
+    }
+    return out;
+  }
+
   // Stages are counted so that the rest of the body has the last one.
   Stmt planned(int64_t slots) {
     int64_t stages = 0;
+    std::optional<Stepped> stepped = find_stepped();
     for (auto& e : early)
       if (is_planned(e))
         stages = std::max<int64_t>(stages, f[e.tile].scope == Scope::fragment ? 1 : e.splits ? 2 : slots - 1);
     if (stages == 0) return loop_stmt;
     std::vector<Stmt> allocs;
     std::map<const StmtNode*, std::vector<Stmt>> instead;
+    int64_t ahead = slots - 1, place = 0;
+    if (stepped) {
+      stages = ahead = slots;
+      place = place_of_last(*stepped);
+      instead[stepped->op] = in_steps(*stepped, stages, allocs);
+    }
     for (auto& e : early) {
       if (!is_planned(e)) continue;
       BufferInfo& info = f[e.tile];
       auto& to = instead[e.stmt.get()];
       if (info.scope == Scope::fragment) {
-        to = {marked(e.stmt, "", stages - 1, int64_t(*free_after(e.tile)))};
+        to = {marked(e.stmt, "", stages - 1, free_after(e.tile).value_or(0))};
       } else if (e.splits) {
         info.slots = std::max<int64_t>(info.slots, 2);
         to = e.tensor ? split(e, stages, allocs) : std::vector<Stmt>{marked(e.stmt, "", stages - 1, 0)};
       } else {
         info.slots = std::max<int64_t>(info.slots, slots);
-        to = {marked(e.stmt, e.engine, stages - (slots - 1), 0)};
+        to = {marked(e.stmt, e.engine, stages - ahead, place)};
       }
     }
     Stmt inside = splice(loop.body, [&](const Stmt& original, const Stmt& walked) {
