@@ -14,6 +14,7 @@ def kernel(
     k,
     stride_a,
     stride_b,
+    stride_bn,
     stride_c,
     BM: tl.constexpr,
     BN: tl.constexpr,
@@ -28,7 +29,7 @@ def kernel(
     j = tile % (GROUP * tiles_n) // rows
     at_m, at_n, at_k = i * BM + tl.arange(0, BM), j * BN + tl.arange(0, BN), tl.arange(0, BK)
     at_a = a + at_m[:, None] * stride_a + at_k[None, :]
-    at_b = b + at_k[:, None] * stride_b + at_n[None, :]
+    at_b = b + at_k[:, None] * stride_b + at_n[None, :] * stride_bn
     sum_ = tl.zeros((BM, BN), dtype=tl.float32)
     for _ in range(0, tl.cdiv(k, BK)):
         sum_ = tl.dot(tl.load(at_a), tl.load(at_b), sum_)

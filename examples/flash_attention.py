@@ -64,7 +64,7 @@ def attention(
             steps = T.ceildiv(keys, block_N)
             if causal:
                 steps = T.min(steps, T.ceildiv((bx + 1) * block_M + past, block_N))
-            for k in T.Pipelined(steps, num_stages=1):
+            for k in T.Pipelined(steps, num_stages=2):
                 T.copy(K[bz, by // share, k * block_N : (k + 1) * block_N, :], K_shared)
                 if causal:
                     for i, j in T.Parallel(block_M, block_N):

@@ -96,8 +96,15 @@ void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkCon
   if (e.is_through_address() ? !shared : !shared && !(in_tile && exchanged.contains(e.buffer))) return;
   Footprints::Conditions conditions = at.conditions;
   for (auto& mask : e.masks) conditions.emplace_back(mask, true);
-  // Through an address an instruction reaches as far as it likes, on behalf of any thread of its warp.
-  Footprint touched = e.index.empty() ? Footprint() : footprints.of(e.buffer, e.index, conditions, at.team);
+  // Through an address an instruction may reach as far as it likes, on behalf of any thread of its warp.
+  Footprint touched;
+  if (!e.index.empty()) {
+    touched = footprints.of(e.buffer, e.index, conditions, at.team, {});
+  } else if (e.bytes > 0) {
+    std::vector<Expr> index = place_of(e);
+    touched =
+        footprints.of(e.buffer, index, conditions, at.team, {e.bytes / f[e.buffer].dtype.bytes(), e.by_warp});
+  }
   // Operations on the word of a barrier order themselves; they are ordered against its initialisation alone.
   if (e.reads() || e.is_phase) Accesses::add(to.reads, e.buffer, touched, warp);
   if (e.writes() && !e.is_phase) Accesses::add(to.writes, e.buffer, touched, warp);

@@ -101,7 +101,7 @@ Expr Footprints::resolved(const Expr& e) const {
 }
 
 void Footprints::touch(Footprint& to, const Expr& index, const Conditions& conditions, Lanes part,
-                       const LaneEnv& env, const LaneEnv& chosen, bool& known) const {
+                       const Reach& reach, const LaneEnv& env, const LaneEnv& chosen, bool& known) const {
   for (auto& [condition, holds] : conditions) {
     if (holds) {
       Lanes may = may_hold(condition, env, threads);
@@ -116,10 +116,13 @@ void Footprints::touch(Footprint& to, const Expr& index, const Conditions& condi
     if (!known) return;
     auto size = int64_t(to.owner.size());
     for (size_t i = 0; i < threads; i++) {
-      int64_t element = size == Footprint::tensor_slots && (*at)[i] >= 0 ? (*at)[i] % size : (*at)[i];
-      if (part[i] && element >= 0 && element < size) {
+      if (!part[i]) continue;
+      auto who = int16_t(reach.by_warp ? Footprint::warp_zero - int64_t(i) / warp : int64_t(i));
+      for (int64_t place = (*at)[i]; place < (*at)[i] + reach.elements; place++) {
+        int64_t element = size == Footprint::tensor_slots && place >= 0 ? place % size : place;
+        if (element < 0 || element >= size) continue;
         int16_t& owner = to.owner[size_t(element)];
-        owner = joined(owner, int16_t(i), warp);
+        owner = joined(owner, who, warp);
       }
     }
   }
@@ -139,7 +142,7 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
 }
 
 Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions,
-                         const Team& team) const {
+                         const Team& team, const Reach& reach) const {
   bool tensor = f[buffer].scope == Scope::global;
   int64_t elements = tensor ? Footprint::tensor_slots : f[buffer].elements;
   if (index.size() != 1 || elements <= 0) return {};
@@ -174,7 +177,7 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
       if (tensor) chosen[var] = env[var];
       rest /= range.count;
     }
-    touch(found, at, where, part, env, tensor ? chosen : env, known);
+    touch(found, at, where, part, reach, env, tensor ? chosen : env, known);
   }
   return known ? found : Footprint();
 }

@@ -36,8 +36,13 @@ class Footprints {
   void take_turn(const ExprNode* var, int64_t turn, int64_t turns);
   // An access by a team, where these conditions hold (each with whether it must or must not).
   using Conditions = std::vector<std::pair<Expr, bool>>;
-  Footprint of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions,
-               const Team& team) const;
+  // It reaches over `elements` from the index on, on behalf of a thread or of any one of its warp.
+  struct Reach {
+    int64_t elements = 1;
+    bool by_warp = false;
+  };
+  Footprint of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions, const Team& team,
+               const Reach& reach) const;
 
  private:
   struct Range {
@@ -57,8 +62,8 @@ class Footprints {
   void split(const Expr& condition, bool holds, Conditions& to) const;
   // `env`: the variables that are known, `chosen`: with those that have a sample value. `part`: the threads
   // that reach it.
-  void touch(Footprint& to, const Expr& index, const Conditions& conditions, Lanes part, const LaneEnv& env,
-             const LaneEnv& chosen, bool& known) const;
+  void touch(Footprint& to, const Expr& index, const Conditions& conditions, Lanes part, const Reach& reach,
+             const LaneEnv& env, const LaneEnv& chosen, bool& known) const;
 };
 
 }  // namespace tl

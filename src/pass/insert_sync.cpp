@@ -98,7 +98,7 @@ struct Inserter {
   // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one.
   void walk_loop(const Stmt& body, const Accesses& head, bool runs, const For* slotted = nullptr) {
     Jumps outer = std::exchange(jumping, {.head = head});
-    State before = now;
+    State before = now, ends;
     int64_t turns = slotted ? slotted->attrs.get_int("turns") : 1;
     for (int64_t round = 0; round < 2 * turns; round++) {
       if (slotted) accesses.take_turn(slotted, round % turns, turns);
@@ -106,7 +106,9 @@ struct Inserter {
       if (accesses.conflict(now.pending, head) != Conflict::none) need_barrier(barrier_after, body);
       now.add(std::exchange(jumping.continues, {}), warp);
       now.pending.add(head, warp);
+      if (slotted) ends.add(now, warp);
     }
+    now.add(ends, warp);  // it may end after any of its turns
     if (slotted) accesses.take_turn(nullptr, 0, 1);
     now.add(jumping.breaks, warp);
     if (!runs) now.add(before, warp);

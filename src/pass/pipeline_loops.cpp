@@ -312,7 +312,10 @@ Function pipeline_loops(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
     Stmt body = rewrite(k.body, [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::pipelined) return self.children(n);
-      if (n.attrs.find("stages")) return LoopPipeliner{.f = f, .target = target, .loop = n}.run();
+      if (n.attrs.find("stages")) {
+        Stmt inner = self.children(n);  // loops in it run in order
+        return LoopPipeliner{.f = f, .target = target, .loop = *inner.as<For>()}.run();
+      }
       return for_loop(n.var, n.min, n.extent, Loop::serial, self(n.body), n.span);
     });
     k.body = with_slot(f, body, {});

@@ -60,6 +60,7 @@ struct Collector {
       Effect effect{.buffer = place->buffer, .access = Access::value, .by = &call, .argument = i};
       if (call.intrinsic != &address_of) effect.access = access_from(access_of(call, i));
       if (row) at_row(effect, call, *row);
+      if (copy_row_of(*call.intrinsic)) effect.bytes = 16, effect.by_warp = true;  // a row of eight units
       add(std::move(effect));
     }
   }
@@ -77,6 +78,7 @@ struct Collector {
   static void at_row(Effect& effect, const Call& call, const AsyncInstr& row) {
     effect.is_phase = row.token == Token::phase && (!row.begins() || effect.argument + 1 == call.args.size());
     if (!row.begins() || effect.is_phase) return;
+    if (row.does == AsyncInstr::AsyncKind::copy) effect.bytes = row.bytes;
     effect.begins = row.token;
     effect.proxy = row.proxy;
     if (row.token == Token::phase) effect.word = place_of(call.args.back())->buffer;
@@ -155,6 +157,17 @@ std::set<BufferId> written_buffers(const Stmt& body) {
     if (e.writes() || is_named) written.insert(e.buffer);
   });
   return written;
+}
+
+const CopyInstr* copy_row_of(const Intrinsic& intrinsic) {
+  if (intrinsic.effect != Intrinsic::Effect::memory) return nullptr;
+  static const auto rows = [] {
+    std::unordered_map<const Intrinsic*, const CopyInstr*> by;
+    for (auto* row : nvidia_copies(newest)) by.emplace(&row->intrinsic, row);
+    return by;
+  }();
+  auto it = rows.find(&intrinsic);
+  return it == rows.end() ? nullptr : it->second;
 }
 
 const AsyncInstr* async_row_of(const Intrinsic& intrinsic) {

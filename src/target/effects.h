@@ -17,6 +17,8 @@ struct Effect {
   std::vector<Expr> masks = {};      // it happens only where these hold
   const ExprNode* by = nullptr;  // the Load, or the Call that takes an address; null: a Store, an operator
   size_t argument = 0;           // … of the Call: from the place that it names on, as far as the row reaches
+  int64_t bytes = 0;             // that it reaches; 0: unknown
+  bool by_warp = false;          // … on behalf of any thread of the warp
   Proxy proxy = Proxy::generic;
   Token begins = Token::none;  // none: done at the end of the statement
   BufferId word = {};          // of a phase: the barrier that counts it
@@ -54,6 +56,7 @@ void visit_effects(const Stmt& body, const std::function<void(const Stmt&, const
 // The buffers that a body may write, as it names them; an address that gets a name counts as written.
 std::set<BufferId> written_buffers(const Stmt& body);
 
-// The asynchronous row that a call is of; null: it is none.
+// The row that a call is of; null: it is none.
+const CopyInstr* copy_row_of(const Intrinsic& intrinsic);
 const AsyncInstr* async_row_of(const Intrinsic& intrinsic);
 }  // namespace tl
