@@ -44,7 +44,9 @@ def attention(
         V: T.Tensor((batch, kv_heads, keys, dim), dtype),
         O: T.Tensor((batch, heads, queries, dim), dtype),
     ):
-        with T.Kernel(T.ceildiv(queries, block_M), heads, batch, threads=threads) as (bx, by, bz):
+        blocks = T.ceildiv(queries, block_M)
+        with T.Kernel(heads, batch, blocks, threads=threads) as (by, bz, back):
+            bx = blocks - 1 - back  # where the mask is causal, the blocks with the most keys begin first
             Q_shared = T.alloc_shared((block_M, dim), dtype)
             K_shared = T.alloc_shared((block_N, dim), dtype)
             V_shared = T.alloc_shared((block_N, dim), dtype)
@@ -83,9 +85,9 @@ def attention(
                 T.copy(scores_max, scores_max_prev)
                 T.reduce_max(acc_s, scores_max, dim=1, clear=False)
                 for i in T.Parallel(block_M):
-                    scores_scale[i] = T.exp2((scores_max_prev[i] - scores_max[i]) * scale)
+                    scores_scale[i] = T.exp2(scores_max_prev[i] * scale - scores_max[i] * scale)
                 for i, j in T.Parallel(block_M, block_N):
-                    acc_s[i, j] = T.exp2((acc_s[i, j] - scores_max[i]) * scale)
+                    acc_s[i, j] = T.exp2(acc_s[i, j] * scale - scores_max[i] * scale)
                 T.reduce_sum(acc_s, scores_sum, dim=1)
                 for i in T.Parallel(block_M):
                     logsum[i] = logsum[i] * scores_scale[i] + scores_sum[i]

@@ -57,6 +57,7 @@ struct Inserter {
   Span gone = {};  // the statement by which some threads have returned
 
   void order(const Stmt& s, const Accesses& a) {
+    if (accesses.turn >= 0 && barrier.contains(s.get())) now.pending = {};
     if (a.empty()) return;
     Conflict m = accesses.conflict(now.pending, a);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
@@ -95,7 +96,16 @@ struct Inserter {
     now.pending = {};
   }
 
-  // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one.
+  // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one: first as
+  // if nothing had happened before the loop, because a barrier that every iteration needs anyway may serve for
+  // that, too.
+  void walk_slotted(const Stmt& body, bool runs, const For& loop) {
+    State entry = std::exchange(now, {});
+    walk_loop(body, {}, true, &loop);
+    now = std::move(entry);
+    walk_loop(body, {}, runs, &loop);
+  }
+
   void walk_loop(const Stmt& body, const Accesses& head, bool runs, const For* slotted = nullptr) {
     Jumps outer = std::exchange(jumping, {.head = head});
     State before = now, ends;
@@ -125,7 +135,8 @@ struct Inserter {
     bounds.now.add(accesses.of(loop.extent, team).now, warp);
     unit(s, bounds);
     auto extent = as_int(loop.extent);
-    walk_loop(loop.body, {}, extent && *extent > 0, loop.attrs.find("turns") ? &loop : nullptr);
+    bool runs = extent && *extent > 0;
+    loop.attrs.find("turns") ? walk_slotted(loop.body, runs, loop) : walk_loop(loop.body, {}, runs);
   }
 
   void walk_while(const Stmt& s, const While& loop) {

@@ -241,11 +241,14 @@ struct LoopPipeliner {
     };
     int64_t place = 0;
     open.passed = 0;
+    // In front of the copies of this step, so that one barrier is for both: what has landed becomes known to
+    // all, and the slot that is filled next has been read by all.
+    for (auto& s : body)
+      if (!runs_ahead(s)) need(projected(s, -1, -1), stages, open, out);
     for (auto& s : body) {
       if (runs_ahead(s)) continue;
       up_to(place++);
       Stmt rest = projected(s, -1, -1);
-      need(rest, stages, open, out);
       out.push_back(with_slot(f, rest, cast(i64, loop.var)));
     }
     up_to(INT64_MAX);
