@@ -27,7 +27,6 @@ def main() -> int:
     import flash_attention
     import torch
     from timing import measure
-
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     def attend(q, k, v, is_causal, backend=SDPBackend.FLASH_ATTENTION):

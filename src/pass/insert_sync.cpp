@@ -160,11 +160,11 @@ struct Inserter {
       });
       return;
     }
-    StatementAccesses head = accesses.of(n.cond, team);
-    unit(s, head);
     // What copies and loads ahead need stands in front of the condition that there is such an iteration: what
     // follows needs it as well.
     if (accesses.turn >= 0 && !n.else_body) order(s, accesses.of(s, team));
+    StatementAccesses head = accesses.of(n.cond, team);
+    unit(s, head);
     if (head.meets) now.pending = {};
     State before = now;
     walk(n.then_body);

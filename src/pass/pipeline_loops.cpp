@@ -282,11 +282,12 @@ struct LoopPipeliner {
     open.most = std::min(open.most, stages * groups);
     Stmt prologue = for_loop(j, imm(0, j->dtype), imm(stages, j->dtype), Loop::unrolled,
                              block(std::move(steps), loop.span), loop.span);
-    for (int64_t before = -1; before < open.most;) {
+    int64_t rounds = 0;
+    for (int64_t before = -1; before < open.most; rounds++) {
       before = open.most;
       Open end = open;
       turn(end);
-      open.most = std::max(open.most, end.most);
+      open.most = rounds > stages ? unknown : std::max(open.most, end.most);
     }
     Stmt inside = turn(open);
     Attrs attrs;

@@ -313,10 +313,16 @@ struct LoopPlanner {
         why = fmt::format("{} is needed until the iteration ends", f[tile].name);
       if (why.empty() && ways.size() > 1) why = "another copy fills the tile in another way";
       if (why.empty() && !moves) why = "nothing is copied into it";
+      if (why.empty() && !is_used(tile)) why = "the loop does not use it";
       if (!why.empty()) drop(tile, why);
       for (auto& e : early)  // what is computed is stored when the copies in the other arms are
         if (e.tile == tile && !e.tensor) e.splits = ways.contains(true);
     }
+  }
+  bool is_used(BufferId tile) const {
+    bool used = false;
+    visit_effects(loop.body, [&](const Stmt&, const Effect& e) { used |= e.buffer == tile && e.reads(); });
+    return used;
   }
   bool early_at_top(BufferId tile) const {
     return std::ranges::all_of(early, [&](auto& e) { return e.tile != tile || e.conditions.empty(); });
