@@ -7,13 +7,14 @@
 
 namespace tl {
 
-extern const Target sm_80, sm_86, sm_89, sm_90, sm_90a;
+extern const Target sm_75, sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_103, sm_120, sm_121;
 extern const Target gfx942;
 extern const Target x86_64, haswell, skylake_avx512, cascadelake, cooperlake;
 
 std::span<const Target* const> all_targets() {
-  static const Target* const rows[] = {&sm_80,  &sm_86,   &sm_89,          &sm_90,       &sm_90a,    &gfx942,
-                                       &x86_64, &haswell, &skylake_avx512, &cascadelake, &cooperlake};
+  static const Target* const rows[] = {&sm_75,   &sm_80,          &sm_86,       &sm_89,     &sm_90,  &sm_90a,
+                                       &sm_100,  &sm_103,         &sm_120,      &sm_121,    &gfx942, &x86_64,
+                                       &haswell, &skylake_avx512, &cascadelake, &cooperlake};
   return rows;
 }
 

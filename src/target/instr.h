@@ -24,6 +24,7 @@ struct MatrixInstr {
   DType a_type, b_type, c_type;
   OperandFragment a, b, c;
   std::string_view ptx;  // the mnemonic, operands in the usual order
+  int since = 80;        // the first chip that has it
 };
 
 // The operands of an instruction that no target lists yet: its shape and fragments, whatever its types.
@@ -50,7 +51,7 @@ struct CopyInstr {
   int matrices;
   bool transposed;
   std::string_view ptx;
-  int since = 80;  // the first chip that has it
+  int since = 75;  // the first chip that has it
 };
 
 // An atomic update of memory that the chip carries out by itself.
@@ -59,7 +60,7 @@ struct AtomicInstr {
   DType type;             // of the value; lanes: so many neighbouring elements at once
   std::string_view text;  // of PTX what follows the address space, "add.noftz.f16x2"; of HIP "fadd_v2f16"
   std::optional<Scope> only = {};  // of memory that is there; empty: global and shared
-  int since = 80;                  // the first chip that has it
+  int since = 75;                  // the first chip that has it
 };
 
 // The way to memory: the generic proxy of ordinary accesses, or the asynchronous proxy of the copy units,

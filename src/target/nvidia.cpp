@@ -1,13 +1,14 @@
-// The warp-level instructions of sm_80 and later.
+// The warp-level instructions of sm_75 and later.  PTX ISA 9.0 says from which chip on each is there.
 //
 // mma.sync.m16n8k16: lane l = 4*g + q holds, of
 //   A (16×16)  rows g and g+8, columns 2q, 2q+1 and the same +8: 8 elements, two to a register
 //   B (16×8)   rows 2q, 2q+1 and the same +8, column g:          4 elements
 //   C (16×8)   rows g and g+8, columns 2q, 2q+1:                 4 elements, one to a register
-// m16n8k8 holds the first half of each lane's A and B.  Of 8-bit elements four lie in a register, of 32-bit
-// ones one. ldmatrix loads 8×8 blocks of 16-bit elements: lane 8j+r gives the address of row r of block j,
-// and receives of every block the elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or with .trans their mirror;
-// stmatrix (sm_90) stores them.
+// m16n8k8 holds the first half of each lane's A and B; m8n8k16 and m8n8k32 of sm_75 hold 32 bits of A, 32 of
+// B and two elements of C, those of row g.  Of 8-bit elements four lie in a register, of 32-bit ones one, of
+// 4-bit ones eight. ldmatrix loads 8×8 blocks of 16-bit elements: lane 8j+r gives the address of row r of
+// block j, and receives of every block the elements (l/4, 2(l%4)) and (l/4, 2(l%4)+1), or with .trans their
+// mirror; stmatrix (sm_90) stores them.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -48,6 +49,12 @@ OperandFragment b_k16n8() {
                      {From::lane, 1, 4, 2, 0},
                      {From::reg, 1, 2, 1, 0},
                      {From::reg, 2, 2, 8, 0}}};
+}
+OperandFragment c_m8n8() {
+  return {.rows = 8,
+          .cols = 8,
+          .registers = 2,
+          .digits = {{From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, 2}, {From::reg, 1, 2, 0, 1}}};
 }
 OperandFragment c_m16n8() {
   return {.rows = 16,
@@ -112,6 +119,19 @@ OperandFragment b_k16n8_8bit() {
           .registers = 4,
           .digits = {{From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, 4, 0}, {From::reg, 1, 4, 1, 0}}};
 }
+// One register of `n` elements: a row of A, a column of B.
+OperandFragment a_m8(int n) {
+  return {.rows = 8,
+          .cols = 4 * n,
+          .registers = n,
+          .digits = {{From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, n}, {From::reg, 1, n, 0, 1}}};
+}
+OperandFragment b_n8(int n) {
+  return {.rows = 4 * n,
+          .cols = 8,
+          .registers = n,
+          .digits = {{From::lane, 4, 8, 0, 1}, {From::lane, 1, 4, n, 0}, {From::reg, 1, n, 1, 0}}};
+}
 // Elements of 32 bits, half of the registers of k = 8.
 OperandFragment a_m16k4_b32() {
   return {.rows = 16,
@@ -142,8 +162,9 @@ MatrixInstr m16n8k16(std::string_view name, DType ab, std::string_view ptx) {
           .ptx = ptx};
 }
 
-MatrixInstr m16n8k8(std::string_view name, DType ab, std::string_view ptx) {
+MatrixInstr m16n8k8(int since, std::string_view name, DType ab, std::string_view ptx) {
   MatrixInstr row = m16n8k16(name, ab, ptx);
+  row.since = since;
   row.k = 8;
   row.a = a_m16k8_16bit();
   row.b = b_k8n8_16bit();
@@ -165,11 +186,30 @@ MatrixInstr m16n8k32(std::string_view name, DType a, DType b, DType c, std::stri
   return row;
 }
 
+MatrixInstr on_ada(MatrixInstr row) {
+  row.since = 89;
+  return row;
+}
+
 MatrixInstr m16n8k16_8bit(std::string_view name, DType a, DType b, DType c, std::string_view ptx) {
   MatrixInstr row = m16n8k32(name, a, b, c, ptx);
   row.k = 16;
   row.a = a_m16k16_8bit();
   row.b = b_k16n8_8bit();
+  return row;
+}
+
+MatrixInstr m8n8(std::string_view name, DType a, DType b, std::string_view ptx) {
+  MatrixInstr row = m16n8k16(name, a, ptx);
+  int in_register = 32 / a.bits;
+  row.since = 75;
+  row.b_type = b;
+  row.c_type = i32;
+  row.m = 8;
+  row.k = 4 * in_register;
+  row.a = a_m8(in_register);
+  row.b = b_n8(in_register);
+  row.c = c_m8n8();
   return row;
 }
 
@@ -205,12 +245,12 @@ CopyInstr blocks(int since, std::string_view name, std::string_view access, int 
 std::span<const CopyInstr> copy_rows() {
   // clang-format off
   static const CopyInstr rows[] = {
-      blocks(80, "ldmatrix_x1", "wr", 1, false, "ldmatrix.sync.aligned.m8n8.x1.shared.b16"),
-      blocks(80, "ldmatrix_x2", "wr", 2, false, "ldmatrix.sync.aligned.m8n8.x2.shared.b16"),
-      blocks(80, "ldmatrix_x4", "wr", 4, false, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
-      blocks(80, "ldmatrix_x1_trans", "wr", 1, true, "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16"),
-      blocks(80, "ldmatrix_x2_trans", "wr", 2, true, "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16"),
-      blocks(80, "ldmatrix_x4_trans", "wr", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"),
+      blocks(75, "ldmatrix_x1", "wr", 1, false, "ldmatrix.sync.aligned.m8n8.x1.shared.b16"),
+      blocks(75, "ldmatrix_x2", "wr", 2, false, "ldmatrix.sync.aligned.m8n8.x2.shared.b16"),
+      blocks(75, "ldmatrix_x4", "wr", 4, false, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+      blocks(75, "ldmatrix_x1_trans", "wr", 1, true, "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16"),
+      blocks(75, "ldmatrix_x2_trans", "wr", 2, true, "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16"),
+      blocks(75, "ldmatrix_x4_trans", "wr", 4, true, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"),
       blocks(90, "stmatrix_x1", "rw", 1, false, "stmatrix.sync.aligned.m8n8.x1.shared.b16"),
       blocks(90, "stmatrix_x2", "rw", 2, false, "stmatrix.sync.aligned.m8n8.x2.shared.b16"),
       blocks(90, "stmatrix_x4", "rw", 4, false, "stmatrix.sync.aligned.m8n8.x4.shared.b16"),
@@ -224,13 +264,14 @@ std::span<const CopyInstr> copy_rows() {
 }  // namespace
 
 // clang-format off
-const MatrixInstr mma_16bit[6] = {
+const MatrixInstr mma_16bit[4] = {
     m16n8k16("mma_m16n8k16_f16_f32", f16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
     m16n8k16("mma_m16n8k16_bf16_f32", bf16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
-    m16n8k8("mma_m16n8k8_f16_f32", f16, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"),
-    m16n8k8("mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"),
-    sums_in_f16(m16n8k16("mma_m16n8k16_f16_f16", f16, "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16")),
-    sums_in_f16(m16n8k8("mma_m16n8k8_f16_f16", f16, "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"))};
+    m16n8k8(80, "mma_m16n8k8_bf16_f32", bf16, "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"),
+    sums_in_f16(m16n8k16("mma_m16n8k16_f16_f16", f16, "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16"))};
+const MatrixInstr mma_f16_k8[2] = {
+    m16n8k8(75, "mma_m16n8k8_f16_f32", f16, "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"),
+    sums_in_f16(m16n8k8(75, "mma_m16n8k8_f16_f16", f16, "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"))};
 const MatrixInstr mma_tf32[2] = {
     m16n8k8_tf32("mma_m16n8k8_tf32_f32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
     m16n8k4_tf32("mma_m16n8k4_tf32_f32", "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32")};
@@ -243,11 +284,16 @@ const MatrixInstr mma_int8[8] = {
     m16n8k16_8bit("mma_m16n8k16_u8_s32", u8, u8, i32, "mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32"),
     m16n8k16_8bit("mma_m16n8k16_s8_u8_s32", i8, u8, i32, "mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32"),
     m16n8k16_8bit("mma_m16n8k16_u8_s8_s32", u8, i8, i32, "mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32")};
+const MatrixInstr mma_m8n8[4] = {
+    m8n8("mma_m8n8k16_s8_s32", i8, i8, "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"),
+    m8n8("mma_m8n8k16_u8_s32", u8, u8, "mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32"),
+    m8n8("mma_m8n8k16_s8_u8_s32", i8, u8, "mma.sync.aligned.m8n8k16.row.col.s32.s8.u8.s32"),
+    m8n8("mma_m8n8k16_u8_s8_s32", u8, i8, "mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32")};
 const MatrixInstr mma_fp8[4] = {
-    m16n8k32("mma_m16n8k32_e4m3_f32", e4m3, e4m3, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"),
-    m16n8k32("mma_m16n8k32_e5m2_f32", e5m2, e5m2, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32"),
-    m16n8k32("mma_m16n8k32_e4m3_e5m2_f32", e4m3, e5m2, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32"),
-    m16n8k32("mma_m16n8k32_e5m2_e4m3_f32", e5m2, e4m3, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32")};
+    on_ada(m16n8k32("mma_m16n8k32_e4m3_f32", e4m3, e4m3, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32")),
+    on_ada(m16n8k32("mma_m16n8k32_e5m2_f32", e5m2, e5m2, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32")),
+    on_ada(m16n8k32("mma_m16n8k32_e4m3_e5m2_f32", e4m3, e5m2, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32")),
+    on_ada(m16n8k32("mma_m16n8k32_e5m2_e4m3_f32", e5m2, e4m3, f32, "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32"))};
 // clang-format on
 
 std::vector<const MatrixInstr*> rows_of(std::initializer_list<std::span<const MatrixInstr>> groups) {
@@ -294,7 +340,7 @@ std::span<const AtomicInstr> nvidia_atomics(int chip) {
 }
 
 std::span<const MatrixInstr* const> nvidia_matrix_rows() {
-  static const auto rows = rows_of({mma_16bit, mma_tf32, mma_int8, mma_fp8});
+  static const auto rows = rows_of({mma_16bit, mma_f16_k8, mma_tf32, mma_int8, mma_fp8, mma_m8n8});
   return rows;
 }
 std::span<const MatrixShape> nvidia_matrix_shapes() {

@@ -1,0 +1,33 @@
+// GB10 of the DGX Spark: 48 SMs; 128 GB of LPDDR5X beside the CPU, 0.273 TB/s; L2 24 MB.  Otherwise sm_120.
+// Numbers: the data sheet of the DGX Spark (1 PFLOPS of fp4 with sparsity) and what its driver tells of SMs,
+// clock and L2; the rates of 16 and 8 bits follow from fp4's as on boards of sm_120 that are not for games,
+// and are not NVIDIA's own figures.  The CUDA C++ Programming Guide (technical specifications, 12.1).
+#include "target/nvidia.h"
+
+namespace tl {
+
+extern const Target sm_121;
+const Target sm_121 = {
+    .name = "sm_121",
+    .language = &cuda_language,
+    .max_block = {1024, 1024, 64},
+    .max_grid = {INT32_MAX, 65535, 65535},
+    .max_cluster = 8,
+    .shared_bytes = 99 * 1024,
+    .multiprocessors = {.count = 48, .threads = 1536, .blocks = 24, .shared_bytes = 100 * 1024},
+    .rates = {.clock = 2.418e9,
+              .memory = 0.273e12,
+              .cache_bytes = 24 << 20,
+              .f32 = 256,
+              .f16 = 1024,
+              .tf32 = 512,
+              .int8 = 2048,
+              .fp8 = 2048},
+    .index_bits = 32,
+    .matrix = rows_of({mma_16bit, mma_f16_k8, mma_tf32, mma_int8, mma_fp8}),
+    .copies = nvidia_copies(121),
+    .atomics = nvidia_atomics(121),
+    .async = nvidia_async(121),
+};
+
+}  // namespace tl
