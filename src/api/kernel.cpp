@@ -114,6 +114,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
                             .text = "no result depends on the order of atomic accesses",
                             .pass = ""});
   note_flags();
+  note_chip();
   if (!target.chip) {
     refuse_thread_code(function);
     program = signature_of(function, reference_machine);
@@ -144,12 +145,24 @@ int CompiledKernel::device_type() const {
 void CompiledKernel::note_flags() {
   const Language* language = target.built_from();
   bool nvcc = language && language->takes_nvcc_flags;
-  for (auto& flag : read_flags(settings.options.flags, nvcc ? target.chip->name : "")) {
+  for (auto& flag : read_flags(settings.options.flags, nvcc ? target.chip_name() : "")) {
     bool idle = nvcc ? !flag.idle.empty() && flag.refusal.empty() : flag.of_nvcc;
     if (!idle) continue;
     std::string text = fmt::format("{} changes nothing: {}", flag.said, nvcc ? flag.idle : "it is for nvcc");
     report.notes.push_back({.subject = std::string(flags_subject), .text = std::move(text), .pass = ""});
   }
+}
+
+// Which described chip stands for one that is not described.
+void CompiledKernel::note_chip() {
+  if (target.later.empty()) return;
+  std::string_view chip = target.chip->name, lacks = why_no_chip(target.later);
+  std::string text = fmt::format(
+      "this version has no description of {}; the program is that of {}, the newest described chip whose "
+      "programs {} "
+      "runs, with its limits{}{}",
+      target.later, chip, target.later, lacks.empty() ? "" : ": ", lacks);
+  report.notes.push_back({.subject = "target", .text = std::move(text), .pass = ""});
 }
 
 // ── variants ──────────────────────────────────────────────────────────────────────────────────────────
@@ -180,6 +193,10 @@ Compiled CompiledKernel::lower(const Function& f, const Target& chip) const {
   Compiled compiled = settings.at_machine ? Compiled{.function = f, .program = signature_of(f, chip)}
                                           : compile(f, chip, settings.options, dump);
   Program& out = compiled.program;
+  if (!target.later.empty()) {
+    out.described = out.chip;
+    out.chip = target.later;
+  }
   if (!settings.options.stop_after.empty() && out.text.empty())
     fail(f.span, "the compilation stops after {}: there is nothing to run", settings.options.stop_after);
   if (edits_text()) out.text = settings.edit_text(out.language, std::move(out.text));

@@ -30,7 +30,9 @@ struct Settings {
 struct ResolvedTarget {
   std::string kind;              // of the chip's language, or "sim", "reference"
   const Target* chip = nullptr;  // null for the reference
-  std::string text() const;      // "cuda -arch=…", "sim:…", "cpu -mcpu=…", "reference"
+  std::string later = "";    // a chip without a description, which runs the programs of `chip`; else empty
+  std::string text() const;  // "cuda -arch=…", "sim:…", "cpu -mcpu=…", "reference"
+  std::string chip_name() const { return !later.empty() ? later : chip ? std::string(chip->name) : ""; }
   // What a device compiler makes the kernel from; null for the executors, which need none.
   const Language* built_from() const;
 };
@@ -93,6 +95,7 @@ class CompiledKernel {
   };
   Specialization find_specialization() const;
   void note_flags();
+  void note_chip();
   bool is_specialized(std::span<const Argument> arguments) const;
   std::string describe_specialization() const;
   // What keeps a call from the specialized variant.

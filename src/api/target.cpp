@@ -5,8 +5,15 @@
 namespace tl {
 namespace {
 
-const Target* device_chip(const Device& device, const Language& language) {
-  if (auto* chip = find_target(device.chip)) return chip;
+// A kind of target, and a chip by its name.
+ResolvedTarget named(std::string kind, const std::string& chip) {
+  if (auto* own = find_target(chip)) return {.kind = std::move(kind), .chip = own};
+  return {.kind = std::move(kind), .chip = nearest_target(chip), .later = chip};
+}
+
+ResolvedTarget device_chip(const Device& device, const Language& language) {
+  ResolvedTarget found = named(std::string(language.kind), device.chip);
+  if (found.chip) return found;
   std::string_view why = why_no_chip(device.chip);
   fail({}, "target '{}': {} is an {}, for which this version has no description; it has {}{}{}",
        language.kind, device.name, device.chip, chips_of(language), why.empty() ? "" : ": ", why);
@@ -25,8 +32,8 @@ const Target& best_cpu() {
 
 std::string ResolvedTarget::text() const {
   if (!chip) return kind;
-  if (kind == "sim") return fmt::format("sim:{}", chip->name);
-  return fmt::format("{} {}{}", kind, chip->language->chip_option, chip->name);
+  if (kind == "sim") return fmt::format("sim:{}", chip_name());
+  return fmt::format("{} {}{}", kind, chip->language->chip_option, chip_name());
 }
 
 const Language* ResolvedTarget::built_from() const {
@@ -36,13 +43,12 @@ const Language* ResolvedTarget::built_from() const {
 ResolvedTarget resolve_target(std::string_view text) {
   TargetSpec spec = parse_target(text);
   if (spec.kind == "reference") return {.kind = "reference"};
-  if (!spec.chip.empty()) return {.kind = spec.kind, .chip = find_target(spec.chip)};
+  if (!spec.chip.empty()) return named(spec.kind, spec.chip);
   for (auto* row : all_languages()) {  // a GPU that answers, or else the CPU
     if (!row->has_threads || (spec.language && spec.language != row)) continue;
     const Platform& platform = platform_of(row->name);
     std::string reason;
-    if (Device* device = platform.device(platform.current(), &reason))
-      return {.kind = std::string(row->kind), .chip = device_chip(*device, *row)};
+    if (Device* device = platform.device(platform.current(), &reason)) return device_chip(*device, *row);
     if (spec.language)
       fail({},
            "target '{}': no {} answers ({}); to compile without one, name the chip: target='{} {}CHIP' with "

@@ -123,8 +123,8 @@ void fields(Io& io, CheckSpec& v) {
 }
 template <class Io>
 void fields(Io& io, Program& v) {
-  io(v.name, v.language, v.chip, v.text, v.flags, v.params, v.integers, v.workspaces, v.maps, v.entries,
-     v.checks, v.alignment);
+  io(v.name, v.language, v.chip, v.described, v.text, v.flags, v.params, v.integers, v.workspaces, v.maps,
+     v.entries, v.checks, v.alignment);
 }
 
 int64_t evaluate(const Formula& formula, std::span<const int64_t> integers) {

@@ -127,9 +127,11 @@ struct CheckSpec {
 // points to.
 struct Program {
   std::string name;
-  std::string language;            // the name of its row in target/languages.cpp
-  std::string chip;                // "sm_80" …; for llvm the CPU name that LLVM knows ("haswell")
-  std::string text;                // the source, complete
+  std::string language;  // the name of its row in target/languages.cpp
+  std::string chip;      // "sm_80" …; for llvm the CPU name that LLVM knows ("haswell")
+  std::string described =
+      {};            // the chip that the text is written for, where it is an earlier one than `chip`
+  std::string text;  // the source, complete
   std::vector<std::string> flags;  // for the device compiler
   std::vector<ParamSpec> params;
   std::vector<IntegerSource> integers;

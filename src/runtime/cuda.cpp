@@ -237,12 +237,12 @@ class Cuda final : public Device {
     throw RuntimeError(text);
   }
 
-  // A cubin runs on its own major version, from its own minor version on; with a letter, only there.
+  // A cubin runs on its own major version, from its own minor version on; with the letter a, only there.
   void check_chip(const Program& program) const {
     CudaChip made = parse_chip(program.chip);
     int here = attribute(compute_major) * 10 + attribute(compute_minor);
     bool same_major = made.number / 10 == here / 10;
-    if (made.letter ? made.number != here : !same_major || made.number > here)
+    if (made.letter == 'a' ? made.number != here : !same_major || made.number > here)
       throw RuntimeError(
           fmt::format("{}: was compiled for {}, but cuda:{} ({}) is {}; compile for target=\"cuda -arch={}\"",
                       program.name, program.chip, ordinal, name, chip, chip));

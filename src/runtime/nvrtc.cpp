@@ -72,16 +72,26 @@ const Nvrtc& nvrtc() {  // a failure is tried again: a folder may have been adde
   return *opened;
 }
 
-void check_arch(const Nvrtc& n, const Program& program) {
+bool knows(const Nvrtc& n, const Program& program, const std::string& chip) {
+  int wanted = parse_chip(chip).number;
+  if (wanted < 0) internal_error(fmt::format("{}: '{}' is not a CUDA chip", program.name, chip));
   int count = 0;
-  if (n.arch_count(&count) != 0 || count <= 0) return;
+  if (n.arch_count(&count) != 0 || count <= 0) return true;
   std::vector<int> known(static_cast<size_t>(count));
-  if (n.archs(known.data()) != 0) return;
-  int wanted = parse_chip(program.chip).number;
-  if (wanted < 0) internal_error(fmt::format("{}: '{}' is not a CUDA chip", program.name, program.chip));
-  if (std::ranges::find(known, wanted) == known.end())
-    throw RuntimeError(fmt::format("{}: NVRTC {}.{} ({}) does not know {}; {}", program.name, n.major,
-                                   n.minor, n.library.path, program.chip, install_hint));
+  return n.archs(known.data()) != 0 || std::ranges::find(known, wanted) != known.end();
+}
+
+// The chip to compile for: the program's own, or, where this NVRTC does not know it, the earlier one for
+// which its text is written.  Of that the result is PTX, which the driver of the later chip compiles.
+const std::string& known_chip(const Nvrtc& n, const Program& program) {
+  if (knows(n, program, program.chip)) return program.chip;
+  if (!program.described.empty() && knows(n, program, program.described)) return program.described;
+  throw RuntimeError(fmt::format("{}: NVRTC {}.{} ({}) does not know {}; {}", program.name, n.major, n.minor,
+                                 n.library.path, program.chip, install_hint));
+}
+
+std::string virtual_arch(const std::string& chip) {
+  return "-arch=compute" + chip.substr(std::min(chip.find('_'), chip.size()));
 }
 
 // The number that stands before `what` in the line; -1 if it does not.
@@ -212,9 +222,10 @@ DeviceBinary build_cuda(const Program& program) {
   Stopwatch watch{binary.phases};
   const Nvrtc& n = nvrtc();
   watch.lap("open NVRTC");
-  check_arch(n, program);
-  std::vector<std::string> options = {"-arch=" + program.chip, "-std=c++17", "-default-device", "-minimal",
-                                      "--ptxas-options=-v"};
+  const std::string& chip = known_chip(n, program);
+  bool is_ptx = chip != program.chip;
+  std::vector<std::string> options = {is_ptx ? virtual_arch(chip) : "-arch=" + chip, "-std=c++17",
+                                      "-default-device", "-minimal", "--ptxas-options=-v"};
   if (n.major >= 13)
     options.push_back("-no-cache");  // the driver's cache returns cubins without ptxas's words
   std::vector<Flag> flags = flags_of(program, n);
@@ -222,13 +233,13 @@ DeviceBinary build_cuda(const Program& program) {
   if (session.status != 0) refuse(session, program, options, flags);
   binary.log = session.log();
   size_t size = 0;
-  int status = n.cubin_size(session.handle, &size);
+  int status = (is_ptx ? n.ptx_size : n.cubin_size)(session.handle, &size);
   binary.bytes.resize(size);
-  if (status == 0) status = n.cubin(session.handle, binary.bytes.data());
+  if (status == 0) status = (is_ptx ? n.ptx : n.cubin)(session.handle, binary.bytes.data());
   if (status != 0)
-    internal_error(fmt::format("{}: NVRTC {}.{} compiled the program, but returned no cubin for {}: {}\n{}\n",
-                               program.name, n.major, n.minor, program.chip, n.error_string(status),
-                               binary.log));
+    internal_error(fmt::format("{}: NVRTC {}.{} compiled the program, but returned no {} for {}: {}\n{}\n",
+                               program.name, n.major, n.minor, is_ptx ? "PTX" : "cubin", chip,
+                               n.error_string(status), binary.log));
   watch.lap("NVRTC");
   binary.toolchain = name_of(n);
   binary.resources = parse_resources(binary.log, program);
@@ -237,10 +248,8 @@ DeviceBinary build_cuda(const Program& program) {
 
 std::string ptx_of(const Program& program) {
   const Nvrtc& n = nvrtc();
-  check_arch(n, program);
-  std::string arch =
-      "-arch=compute" + program.chip.substr(std::min(program.chip.find('_'), program.chip.size()));
-  Compilation session(n, program, program.text, {arch, "-std=c++17", "-default-device", "-minimal"},
+  Compilation session(n, program, program.text,
+                      {virtual_arch(known_chip(n, program)), "-std=c++17", "-default-device", "-minimal"},
                       flags_of(program, n));
   int status = session.status;
   size_t size = 0;

@@ -1,4 +1,4 @@
-// Chips and kinds of targets that this version does not support, with the reason.
+// Chips and kinds of targets that this version does not support, or not all of, with the reason.
 #include "target/target.h"
 
 namespace tl {
@@ -10,9 +10,6 @@ struct Absent {
 };
 
 constexpr std::string_view old = "chips before Volta have no tensor cores and no asynchronous copies";
-constexpr std::string_view no_description =
-    "this version has no description of it; code for sm_80 runs on it, as on every chip of the same major "
-    "number";
 constexpr std::string_view blackwell =
     "this version has neither tcgen05 nor tensor memory, by which tensor cores of Blackwell are reached";
 
@@ -23,13 +20,8 @@ constexpr std::string_view volta =
 constexpr Absent chips[] = {
     {"sm_70", volta},
     {"sm_72", volta},
-    {"sm_75",
-     "Turing has no asynchronous copies (cp.async), and its tensor cores have neither bf16 nor tf32"},
-    {"sm_87", no_description},
-    {"sm_88", no_description},
     {"sm_10", blackwell},
     {"sm_11", blackwell},
-    {"sm_12", "this version has no description of Blackwell without tcgen05, and is untested on it"},
     {"sm_3", old},
     {"sm_5", old},
     {"sm_6", old},

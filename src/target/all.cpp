@@ -1,5 +1,6 @@
 // Every chip and every instruction by name, and what a target string says.
 #include <algorithm>
+#include <charconv>
 
 #include "base/error.h"
 #include "target/nvidia.h"
@@ -22,6 +23,31 @@ const Target* find_target(std::string_view chip) {
   for (auto* t : all_targets())
     if (t->name == chip) return t;
   return nullptr;
+}
+
+namespace {
+
+// 90 of "sm_90"; with letters, those from 100 on: "sm_100a" and "sm_100f" are the chip sm_100.  -1: no such
+// name.
+int number_of(std::string_view chip, bool letters) {
+  if (!chip.starts_with("sm_")) return -1;
+  chip.remove_prefix(3);
+  int number = 0;
+  auto [end, error] = std::from_chars(chip.data(), chip.data() + chip.size(), number);
+  std::string_view rest = chip.substr(size_t(end - chip.data()));
+  bool known = rest.empty() || (letters && number >= 100 && (rest == "a" || rest == "f"));
+  return error == std::errc() && known && chip[0] != '0' && number < 1000 ? number : -1;
+}
+
+}  // namespace
+
+const Target* nearest_target(std::string_view chip) {
+  int wanted = number_of(chip, true);
+  if (wanted < 0 || find_target(chip)) return nullptr;
+  const Target* nearest = nullptr;
+  for (auto* t : all_targets())
+    if (int number = number_of(t->name, false); number >= 0 && number <= wanted) nearest = t;
+  return nearest;
 }
 
 const Intrinsic* find_instr(std::string_view name) {
@@ -103,6 +129,11 @@ std::string simulated_chips() {
 
 namespace {
 
+const Target* any_target(std::string_view chip) {
+  const Target* own = find_target(chip);
+  return own ? own : nearest_target(chip);
+}
+
 std::string reason(std::string_view why) { return why.empty() ? "" : fmt::format(": {}", why); }
 
 // The chip that "kind option=CHIP" names; empty where there is no option.
@@ -114,7 +145,7 @@ std::string chip_option(std::string_view text, std::string_view rest, const Lang
   if (!rest.starts_with(option) || rest.size() <= option.size())
     fail({}, "target '{}': '{}' is not understood; write {}CHIP", text, rest, option);
   std::string chip(rest.substr(option.size()));
-  const Target* t = find_target(chip);
+  const Target* t = any_target(chip);
   if (!t || t->language != &language)
     fail({}, "target '{}': there is no chip '{}'; this version has {}{}", text, chip, chips_of(language),
          reason(why_no_chip(chip)));
@@ -128,7 +159,7 @@ std::string simulated_chip(std::string_view text) {
   if (chip.empty())
     fail({}, "target '{}': which chip is to be simulated? write sim:CHIP with CHIP one of {}", text,
          simulated_chips());
-  const Target* t = find_target(chip);
+  const Target* t = any_target(chip);
   if (!t || !t->language->has_threads)
     fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}{}", text, chip,
          simulated_chips(), reason(why_no_chip(chip)));

@@ -75,6 +75,9 @@ struct Target {
 // ── target/all.cpp ────────────────────────────────────────────────────────────────────────────────────
 std::span<const Target* const> all_targets();
 const Target* find_target(std::string_view chip);  // null if there is none of that name
+// Of a later chip of NVIDIA's that has no literal ("sm_110", "sm_100a"): the newest literal whose programs
+// run there too, because PTX is compatible with all later chips; null if there is none, or it has its own.
+const Target* nearest_target(std::string_view chip);
 std::span<const DotInstr* const> x86_dots();
 const Intrinsic* find_instr(std::string_view name);  // a row's intrinsic, for the parser and the simulator
 
@@ -83,7 +86,7 @@ const Intrinsic* find_instr(std::string_view name);  // a row's intrinsic, for t
 struct TargetSpec {
   std::string kind;                    // of the language, or "sim", "reference", "auto"
   const Language* language = nullptr;  // that kernels are compiled from; null for "sim", "reference", "auto"
-  std::string chip = "";               // empty: take the machine's
+  std::string chip = "";               // empty: take the machine's; of find_target, or of nearest_target
 };
 // CompileError (no position) with the known targets if it is not one.
 TargetSpec parse_target(std::string_view text);
@@ -91,6 +94,7 @@ std::string chips_of(const Language& language);  // "sm_80, sm_86, …"
 std::string simulated_chips();                   // of all languages with threads
 
 // ── target/absent.cpp: what is named elsewhere and not here, and why; empty if unknown ─────────
+// Of a chip that nearest_target answers for: what it has and its programs do not use.
 std::string_view why_no_chip(std::string_view name);
 std::string_view why_no_kind(std::string_view name);
 
