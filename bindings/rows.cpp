@@ -124,7 +124,7 @@ nb::dict info_of(const Target& t) {
   const Multiprocessors& m = t.multiprocessors;
   nb::dict of_one;
   of_one["count"] = m.count, of_one["threads"] = m.threads, of_one["blocks"] = m.blocks;
-  of_one["shared_bytes"] = m.shared_bytes, of_one["reserved_bytes"] = Multiprocessors::reserved_bytes;
+  of_one["shared_bytes"] = m.shared_bytes, of_one["reserved_bytes"] = m.reserved_bytes;
   of_one["registers"] = m.registers;
   info["multiprocessors"] = of_one;
   if (!t.has_threads()) return info;

@@ -14,7 +14,8 @@ const Target sm_75 = {
     .max_block = {1024, 1024, 64},
     .max_grid = {INT32_MAX, 65535, 65535},
     .shared_bytes = 64 * 1024,
-    .multiprocessors = {.count = 40, .threads = 1024, .blocks = 16, .shared_bytes = 64 * 1024},
+    .multiprocessors =
+        {.count = 40, .threads = 1024, .blocks = 16, .shared_bytes = 64 * 1024, .reserved_bytes = 0},
     .rates =
         {.clock = 1.59e9, .memory = 0.32e12, .cache_bytes = 4 << 20, .f32 = 128, .f16 = 1024, .int8 = 2048},
     .index_bits = 32,

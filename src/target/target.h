@@ -10,10 +10,10 @@ namespace tl {
 
 // The processors of a chip that run blocks; GPUs only.
 struct Multiprocessors {
-  int64_t count = 0, threads = 0, blocks = 0;      // of each: threads and blocks that it holds at once
-  int64_t shared_bytes = 0;                        // of all its blocks
-  int64_t registers = 64 << 10;                    // of 32 bits, of all its threads
-  static constexpr int64_t reserved_bytes = 1024;  // of these, for each block
+  int64_t count = 0, threads = 0, blocks = 0;  // of each: threads and blocks that it holds at once
+  int64_t shared_bytes = 0;                    // of all its blocks
+  int64_t registers = 64 << 10;                // of 32 bits, of all its threads
+  int64_t reserved_bytes = 1024;               // of these, for each block
   // How many blocks of so many threads and bytes of shared memory the chip holds at once, as far as these
   // decide it; `warp`: threads of a warp.
   int64_t residents(int64_t block_threads, int64_t block_bytes, int warp) const;

@@ -43,7 +43,7 @@ Function each_row(const Target& target) {
 }  // namespace
 
 TEST_CASE("cuda: every row that goes on beside the threads compiles to its instruction") {
-  for (auto chip : {"sm_80", "sm_90"}) {
+  for (auto chip : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
     CAPTURE(chip);
     const Target& target = *find_target(chip);
     Function f = each_row(target);

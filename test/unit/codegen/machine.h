@@ -93,7 +93,9 @@ inline bool contains(const std::string& text, std::string_view part) {
 
 // NVRTC takes the text for each chip.
 using Chips = std::vector<const char*>;
-inline const Chips every_chip = {"sm_80", "sm_86", "sm_89", "sm_90"}, oldest_and_newest = {"sm_80", "sm_90"};
+inline const Chips every_chip = {"sm_80", "sm_86",  "sm_89",
+                                 "sm_90", "sm_100", "sm_120"};  // with mma.m16n8k16
+inline const Chips oldest_and_newest = {"sm_75", "sm_121"};
 inline std::vector<Resources> compiles(const Function& f, const Chips& chips = every_chip) {
   std::vector<Resources> all;
   if (!find_nvrtc()) MESSAGE("NVRTC is not installed: ", f.name, " was not compiled");

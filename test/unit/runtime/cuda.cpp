@@ -49,10 +49,11 @@ Program scale(const std::string& chip) {
 
 }  // namespace
 
-TEST_CASE("nvrtc: cubins for four chips, with what they take") {
+TEST_CASE("nvrtc: cubins for the chips, with what they take") {
   if (!has_nvrtc()) return;
   CHECK(!toolchain_id("cuda").empty());
-  for (const char* chip : {"sm_80", "sm_86", "sm_89", "sm_90"}) {
+  for (const char* chip :
+       {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"}) {
     DeviceBinary binary = build(scale(chip));
     CHECK_EQ(binary.bytes.substr(1, 3), "ELF");
     CHECK(binary.toolchain.starts_with("NVRTC 1"));
@@ -79,6 +80,20 @@ TEST_CASE(
     CHECK(std::string(e.what()).find("scale.cu") != std::string::npos);
   }
   CHECK_THROWS_AS(build(scale("sm_30")), RuntimeError);
+}
+
+TEST_CASE("nvrtc: a chip that it does not know gets PTX for the chip that the text is written for") {
+  if (!has_nvrtc()) return;
+  Program p = scale("sm_990");
+  CHECK_THROWS_AS(build(p), RuntimeError);
+  p.described = "sm_90";
+  DeviceBinary binary = build(p);
+  CHECK(binary.bytes.find(".target sm_90\n") != std::string::npos);
+  CHECK(ptx_of(p).find(".target sm_90\n") != std::string::npos);
+  CHECK_EQ(binary.resources.at(0).registers, -1);  // only the driver will know
+  p.chip = "sm_100a";                              // known: its own code
+  p.described = "sm_100";
+  CHECK_EQ(build(p).bytes.substr(1, 3), "ELF");
 }
 
 TEST_CASE("cuda: without a GPU the reason is told") {

@@ -31,6 +31,22 @@ TEST_CASE("rows of a table stand in the order of the chips that they are there s
   CHECK(in_order(nvidia_copies(newest)));
 }
 
+TEST_CASE("chips name no matrix instruction that came after them") {
+  for (auto* t : all_targets()) {
+    CAPTURE(t->name);
+    if (!t->name.starts_with("sm_")) continue;
+    int chip = std::stoi(std::string(t->name.substr(3)));
+    CHECK(chip <= newest);
+    for (auto* row : t->matrix) {
+      CAPTURE(row->intrinsic.name);
+      CHECK(row->since <= chip);
+    }
+    for (auto& row : t->async) CHECK(row.since <= chip);
+    for (auto* row : t->copies) CHECK(row->since <= chip);
+    for (auto& row : t->atomics) CHECK(row.since <= chip);
+  }
+}
+
 TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
   for (auto* row : {&mma_16bit[0], &mma_16bit[1]})
     for (int lane = 0; lane < 32; lane++) {
@@ -47,7 +63,7 @@ TEST_CASE("mma.m16n8k16 holds what the instruction set manual says") {
 TEST_CASE(
     "mma.m16n8k8 holds the first half of m16n8k16, so that it can finish a loop over k in the same "
     "registers") {
-  for (auto [half, all] : {std::pair(&mma_16bit[2], &mma_16bit[0]), std::pair(&mma_16bit[3], &mma_16bit[1])})
+  for (auto [half, all] : {std::pair(&mma_f16_k8[0], &mma_16bit[0]), std::pair(&mma_16bit[2], &mma_16bit[1])})
     for (int lane = 0; lane < 32; lane++) {
       for (int i = 0; i < 4; i++) CHECK(element_of(half->a, lane, i) == element_of(all->a, lane, i));
       for (int i = 0; i < 2; i++) CHECK(element_of(half->b, lane, i) == element_of(all->b, lane, i));
@@ -74,6 +90,72 @@ TEST_CASE("mma of 8-bit and of 32-bit elements holds what the instruction set ma
     }
 }
 
+TEST_CASE("mma.m8n8 holds what the instruction set manual says: 32 bits of A, of B, and two sums a lane") {
+  for (auto& row : mma_m8n8) {
+    CAPTURE(row.intrinsic.name);
+    int in_register = 32 / row.a_type.bits;
+    CHECK_EQ(row.k, 4 * in_register);
+    CHECK_EQ(row.since, 75);
+    for (int lane = 0; lane < 32; lane++) {
+      for (int i = 0; i < in_register; i++) {
+        CHECK(element_of(row.a, lane, i) == std::pair(lane >> 2, in_register * (lane % 4) + i));
+        CHECK(element_of(row.b, lane, i) == std::pair(in_register * (lane % 4) + i, lane >> 2));
+      }
+      for (int i = 0; i < 2; i++)
+        CHECK(element_of(row.c, lane, i) == std::pair(lane >> 2, 2 * (lane % 4) + i));
+    }
+  }
+}
+
+TEST_CASE("sm_75 has products of f16 and of integers alone, ldmatrix, and nothing asynchronous") {
+  const Target& t = *find_target("sm_75");
+  CHECK(t.matrix_for(f16, f16, f32)->intrinsic.name == "mma_m16n8k8_f16_f32");
+  CHECK(t.matrix_for(f16, f16, f16)->intrinsic.name == "mma_m16n8k8_f16_f16");
+  CHECK(t.matrix_for(i8, i8, i32)->intrinsic.name == "mma_m8n8k16_s8_s32");
+  CHECK(t.matrix_for(bf16, bf16, f32) == nullptr);
+  CHECK(t.matrix_for(tf32, tf32, f32) == nullptr);
+  CHECK(t.async.empty());
+  CHECK(t.copy_named("ldmatrix_x4_trans") != nullptr);
+  CHECK(t.copy_named("stmatrix_x4") == nullptr);
+  CHECK(t.atomic_for(Intrinsic::Atomic::add, f16.with_lanes(2), true) != nullptr);
+  CHECK(t.atomic_for(Intrinsic::Atomic::add, bf16.with_lanes(2), true) == nullptr);
+  CHECK_EQ(t.multiprocessors.residents(256, 64 << 10, 32), t.multiprocessors.count);
+  CHECK_EQ(t.multiprocessors.residents(256, 32 << 10, 32), 2 * t.multiprocessors.count);
+}
+
+TEST_CASE("products of 8-bit floats are rows where the chip has them, and not where f16 does their work") {
+  for (auto* t : all_targets()) {
+    CAPTURE(t->name);
+    bool has = t->name == "sm_89" || t->name.starts_with("sm_12");
+    CHECK_EQ(t->matrix_for(e4m3, e4m3, f32) != nullptr, has);
+  }
+}
+
+TEST_CASE("a later chip runs the programs of the newest chip before it") {
+  for (auto [chip, nearest] :
+       std::initializer_list<std::pair<std::string, std::string_view>>{{"sm_87", "sm_86"},
+                                                                       {"sm_88", "sm_86"},
+                                                                       {"sm_100a", "sm_100"},
+                                                                       {"sm_100f", "sm_100"},
+                                                                       {"sm_101", "sm_100"},
+                                                                       {"sm_103a", "sm_103"},
+                                                                       {"sm_110", "sm_103"},
+                                                                       {"sm_120f", "sm_120"},
+                                                                       {"sm_121a", "sm_121"},
+                                                                       {"sm_130", "sm_121"}}) {
+    CAPTURE(chip);
+    REQUIRE(nearest_target(chip));
+    CHECK(nearest_target(chip)->name == nearest);
+    CHECK(parse_target("cuda -arch=" + chip).chip == chip);
+    CHECK(parse_target("sim:" + chip).chip == chip);
+  }
+  for (std::string none : {"sm_70", "sm_72", "sm_90", "sm_90a", "sm_90b", "sm_87a", "sm_100b", "sm_100aa",
+                           "sm_", "sm_-90", "sm_090", "sm_1000", "sm_x", "gfx950", "haswell", ""}) {
+    CAPTURE(none);
+    CHECK(nearest_target(none) == nullptr);
+  }
+}
+
 TEST_CASE("a row that covers an element twice is refused by name") {
   MatrixInstr bad = mma_16bit[0];
   bad.c.digits.back().row = 4;
@@ -95,10 +177,10 @@ TEST_CASE("target strings") {
                        CompileError);
   CHECK_THROWS_WITH_AS(parse_target("cuda -arch=gfx942"), doctest::Contains("no chip 'gfx942'"),
                        CompileError);
-  CHECK_THROWS_WITH_AS(parse_target("sim"), doctest::Contains("sim:CHIP with CHIP one of sm_80, sm_86"),
-                       CompileError);
+  CHECK_THROWS_WITH_AS(parse_target("sim"),
+                       doctest::Contains("sim:CHIP with CHIP one of sm_75, sm_80, sm_86"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("sim:sm_70"),
-                       doctest::Contains("no GPU 'sm_70' to simulate; this version has sm_80"), CompileError);
+                       doctest::Contains("no GPU 'sm_70' to simulate; this version has sm_75"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("sim:haswell"), doctest::Contains("no GPU 'haswell'"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("opencl"), doctest::Contains("sm_90"), CompileError);
   CHECK_THROWS_WITH_AS(parse_target("cuda -arch=sm_70"), doctest::Contains("no chip 'sm_70'"), CompileError);
@@ -148,22 +230,20 @@ TEST_CASE("sm_90a is sm_90, but for its name") {
 }
 
 TEST_CASE("chips and kinds that are not here are refused by name, with those that are, and why") {
-  for (std::string chip :
-       {"sm_52", "sm_61", "sm_70", "sm_75", "sm_87", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"})
+  for (std::string chip : {"sm_52", "sm_61", "sm_70", "sm_72", "gfx90a"})
     for (std::string kind : {"cuda -arch=", "sim:"}) {
       CAPTURE(kind + chip);
-      CHECK_THROWS_WITH_AS(parse_target(kind + chip),
-                           doctest::Contains("this version has sm_80, sm_86, sm_89, sm_90, sm_90a"),
-                           CompileError);
+      std::string chips =
+          "this version has sm_75, sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_103, sm_120, sm_121";
+      CHECK_THROWS_WITH_AS(parse_target(kind + chip), doctest::Contains(chips.c_str()), CompileError);
       CHECK_THROWS_WITH_AS(parse_target(kind + chip),
                            doctest::Contains(std::string(why_no_chip(chip)).c_str()), CompileError);
     }
-  CHECK(why_no_chip("sm_75").find("bf16") != std::string_view::npos);
   CHECK(why_no_chip("sm_100a").find("tcgen05") != std::string_view::npos);
   for (std::string kind : {"metal", "webgpu", "vulkan", "opencl", "cutedsl", "nvptx", "c"})
     for (std::string rest : {"", " -mcpu=gfx942"}) {
       CAPTURE(kind + rest);
-      CHECK_THROWS_WITH_AS(parse_target(kind + rest), doctest::Contains("sim:CHIP (sm_80"), CompileError);
+      CHECK_THROWS_WITH_AS(parse_target(kind + rest), doctest::Contains("sim:CHIP (sm_75"), CompileError);
       CHECK_THROWS_WITH_AS(parse_target(kind + rest),
                            doctest::Contains(std::string(why_no_kind(kind)).c_str()), CompileError);
       CHECK(!why_no_kind(kind).empty());
@@ -176,4 +256,9 @@ TEST_CASE("block limits of the chips") {
   CHECK(find_target("sm_86")->shared_bytes == 101376);
   CHECK(find_target("sm_89")->shared_bytes == 101376);
   CHECK(find_target("sm_90")->shared_bytes == 232448);
+  CHECK(find_target("sm_75")->shared_bytes == 65536);
+  CHECK(find_target("sm_100")->shared_bytes == 232448);
+  CHECK(find_target("sm_103")->shared_bytes == 232448);
+  CHECK(find_target("sm_120")->shared_bytes == 101376);
+  CHECK(find_target("sm_121")->shared_bytes == 101376);
 }
