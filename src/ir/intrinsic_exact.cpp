@@ -157,9 +157,9 @@ double lane_value(const double* x) {
     case PairOp::fma:
       return sum_to_odd(x[0] * x[1], x[2]);
     case PairOp::max:
-      return std::fmax(x[0], x[1]);
+      return max_number(x[0], x[1]);
     case PairOp::min:
-      return std::fmin(x[0], x[1]);
+      return min_number(x[0], x[1]);
     case PairOp::abs:
       break;
   }

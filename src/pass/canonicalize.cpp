@@ -73,8 +73,8 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
                                                                              : n.intrinsic->name,
                target.name);
         if (lacking)
-          fail(n.span, "{} is not an instruction of {}: use types that it multiplies, or another target",
-               n.intrinsic->name, target.name);
+          fail(n.span, "{} is not an instruction of {}: use another, or a chip that has it ({})",
+               n.intrinsic->name, target.name, chips_with(*n.intrinsic));
         int bits = n.args.empty() ? 0 : n.args[0]->dtype.bits;
         if (auto why = target.language->why_not(n.intrinsic->name, bits); !why.empty())
           fail(n.span, "{} is not for {}: {}", n.intrinsic->name, target.name, why);

@@ -123,6 +123,10 @@ std::string chips_of(const Language& language) {
   return names_of([&](const Target& t) { return t.language == &language; });
 }
 
+std::string chips_with(const Intrinsic& row) {
+  return names_of([&](const Target& t) { return t.has_threads() && !t.lacks(row); });
+}
+
 std::string simulated_chips() {
   return names_of([](const Target& t) { return t.language->has_threads; });
 }

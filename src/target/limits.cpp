@@ -24,8 +24,8 @@ void check_blocks(const Kernel& k, size_t axis, int64_t blocks, std::string_view
 
 int64_t Multiprocessors::residents(int64_t block_threads, int64_t block_bytes, int warp) const {
   int64_t held = (block_threads + warp - 1) / warp * warp;
-  int64_t each = std::min(
-      {blocks, threads / std::max<int64_t>(held, warp), shared_bytes / (block_bytes + reserved_bytes)});
+  int64_t taken = std::max<int64_t>(block_bytes + reserved_bytes, 1);
+  int64_t each = std::min({blocks, threads / std::max<int64_t>(held, warp), shared_bytes / taken});
   return count * std::max<int64_t>(each, 1);  // a block that fits at all has been checked elsewhere
 }
 

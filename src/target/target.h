@@ -92,6 +92,7 @@ struct TargetSpec {
 TargetSpec parse_target(std::string_view text);
 std::string chips_of(const Language& language);  // "sm_80, sm_86, …"
 std::string simulated_chips();                   // of all languages with threads
+std::string chips_with(const Intrinsic& row);    // that have this instruction
 
 // ── target/absent.cpp: what is named elsewhere and not here, and why; empty if unknown ─────────
 // Of a chip that nearest_target answers for: what it has and its programs do not use.

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 import tilelang
+from helpers import in_turn
 from tilelang import _core
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CHIPS = ["sm_80", "sm_86", "sm_89", "sm_90"]
+OTHERS = ["sm_75", "sm_100", "sm_103", "sm_120", "sm_121"]
 
 
 def programs():
@@ -21,9 +23,7 @@ def programs():
     return [pytest.param(body, id=name) for body, name in found.items()]
 
 
-@pytest.mark.parametrize("text", programs())
-@pytest.mark.parametrize("chip", CHIPS)
-def test_compiles(chip, text):
+def compiles(chip, text):
     try:
         kernel = _core.compile(_core.parse(text, "golden"), f"cuda -arch={chip}", {})
     except RuntimeError as missing:
@@ -33,7 +33,24 @@ def test_compiles(chip, text):
     assert f"for {chip}" in kernel.source
     report = kernel.report.text()
     assert "NVRTC" in report
-    assert "no spills" in report, report
+    few = chip == "sm_75" and all(row["spill_stores"] <= 32 for row in kernel.resources)  # by ptxas's choice
+    assert "no spills" in report or few, report
+
+
+@pytest.mark.parametrize("text", programs())
+@pytest.mark.parametrize("chip", CHIPS)
+def test_compiles(chip, text):
+    compiles(chip, text)
+
+
+def test_other_chips_in_turn():
+    for i, program in enumerate(programs()):
+        for chip in in_turn(OTHERS, i):
+            if chip != "sm_75" or "cp_async" not in program.values[0]:
+                compiles(chip, program.values[0])
+                continue
+            with pytest.raises(tilelang.CompileError, match=r"cp_async_\d+ is not .* of sm_75: .*\(sm_80, "):
+                compiles(chip, program.values[0])
 
 
 def test_the_source_needs_no_cuda_header():

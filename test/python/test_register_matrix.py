@@ -224,7 +224,7 @@ def test_the_cpu_does_not_take_it():
     run(tilelang.compile(function, target="cpu"), *shapes, (False, True), np.int8)
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_89", "sm_90"])
+@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("trans", [(False, True), (True, False)], ids=str)
 def test_nvrtc_takes_it(chip, trans):
     tilelang.register_matrix(**S8)

@@ -96,7 +96,7 @@ def test_options(tmp_path):
     done = sim(tmp_path, text, "--blocks", "3")
     assert "'blocks': 3" in done.stdout and "3 blocks" in done.stderr
     for options, message in [
-        (["--target", "sim:sm_70"], "this version has sm_80, sm_86, sm_89, sm_90"),
+        (["--target", "sim:sm_70"], "this version has sm_75, sm_80, sm_86, sm_89, sm_90"),
         (["--blocks", "x"], "'x' is neither a number of blocks nor a list of them"),
         (["--schedules", "0"], "--schedules and --blocks are at least 1"),
     ]:

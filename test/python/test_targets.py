@@ -49,10 +49,8 @@ def test_only_the_device_compiler_of_sm_90a_takes_wgmma():
 
 @pytest.mark.parametrize("target, why", [
     ("cuda -arch=sm_70", "Volta"),
-    ("cuda -arch=sm_75", "bf16"),
-    ("cuda -arch=sm_100a", "tcgen05"),
-    ("cuda -arch=sm_120", "no description"),
-    ("sim:sm_100", "tcgen05"),
+    ("cuda -arch=sm_61", "before Volta"),
+    ("sim:sm_72", "Volta"),
     ("metal", "Apple"),
     ("webgpu", "WGSL"),
     ("cutedsl", "say cuda"),
@@ -61,7 +59,35 @@ def test_only_the_device_compiler_of_sm_90a_takes_wgmma():
 def test_a_target_that_is_not_here(target, why):
     with pytest.raises(tilelang.CompileError) as caught:
         tilelang.compile(multiply, target=target)
-    assert why in caught.value.text and "sm_80, sm_86, sm_89, sm_90, sm_90a" in caught.value.text
+    chips = ", ".join(DATA_SHEETS)
+    assert why in caught.value.text and chips in caught.value.text
+
+
+@pytest.mark.parametrize("chip, described", [
+    ("sm_87", "sm_86"), ("sm_100a", "sm_100"), ("sm_110", "sm_103"), ("sm_121a", "sm_121"),
+    ("sm_990", "sm_121"),
+])  # fmt: skip
+def test_a_later_chip_takes_the_program_of_the_newest_before_it(chip, described):
+    later, known = (tilelang.compile(multiply, target=f"cuda -arch={name}") for name in (chip, described))
+    assert later.target == tilelang.resolve_target(later.target) == f"cuda -arch={chip}"
+    assert later.get_kernel_source() == known.get_kernel_source()
+    said = [note.text for note in later.explain().notes if note.subject == "target"]
+    assert len(said) == 1 and f"no description of {chip}" in said[0] and f"that of {described}," in said[0]
+    assert ("tcgen05" in said[0]) == chip.startswith(("sm_10", "sm_11"))
+    assert str(later.explain()).count(said[0]) == 1 and "no description" not in str(known.explain())
+    own = chip != "sm_990"  # NVRTC does not know that one: the driver will compile PTX
+    assert later._kernel.binary.startswith(b"\x7fELF" if own else b"//")
+    assert f".target {chip if own else described}" in later._kernel.ptx()
+    assert (later.n_regs is None) != own
+    if not own:
+        with pytest.raises(RuntimeError, match="is PTX until"):
+            later.show_sass()
+    a, b, got = np.ones((64, 64), "f2"), np.eye(64, dtype="f2"), np.zeros((64, 64), "f4")
+    simulated = tilelang.compile(multiply, target=f"sim:{chip}")
+    simulated(a, b, got)
+    assert simulated.target == f"sim:{chip}" and np.array_equal(got, np.ones((64, 64)))
+    assert _core.target_info(f"sim:{chip}")["name"] == described
+    tilelang.compile(multiply, target=f"cuda -arch={chip}", compile_flags=[f"-arch={chip}"])
 
 
 @pytest.mark.parametrize("target", ["hip -mcpu=gfx90a", "sim:gfx90a", "hip -mcpu=gfx950"])
@@ -78,11 +104,16 @@ def test_llvm_is_the_cpu():
 
 # ── what a chip's literal says ────────────────────────────────────────────────────────────────────────
 DATA_SHEETS = {  # multiprocessors, shared memory of a block in KB, L2 in MB, TB/s, f16 TFLOPS, int8 TOPS
+    "sm_75": (40, 64, 4, 0.32, 65.1, 130.2),
     "sm_80": (108, 163, 40, 1.555, 312, 624),
     "sm_86": (84, 99, 6, 0.696, 149.7, 299.3),
     "sm_89": (128, 99, 72, 1.008, 165.2, 660.6),
     "sm_90": (132, 227, 50, 3.35, 989, 1979),
     "sm_90a": (132, 227, 50, 3.35, 989, 1979),
+    "sm_100": (148, 227, 126, 7.7, 2250, 4500),
+    "sm_103": (148, 227, 126, 8.0, 2250, 150),
+    "sm_120": (170, 99, 96, 1.792, 209.5, 838),
+    "sm_121": (48, 99, 24, 0.273, 118.9, 237.7),
 }
 
 
@@ -90,7 +121,7 @@ DATA_SHEETS = {  # multiprocessors, shared memory of a block in KB, L2 in MB, TB
 def test_the_numbers_of_a_chip(chip):
     info = _core.target_info(f"cuda -arch={chip}")
     count, shared, l2, bandwidth, f16, int8 = DATA_SHEETS[chip]
-    assert (info["name"], info["kind"], info["capability"]) == (chip, "cuda", int(chip[3:5]))
+    assert (info["name"], info["kind"], info["capability"]) == (chip, "cuda", int(chip[3:].rstrip("a")))
     assert (info["warp"], info["max_threads"], info["registers"]) == (32, 1024, 255)
     assert info["multiprocessors"]["count"] == count and info["multiprocessors"]["registers"] == 65536
     assert (info["shared_bytes"], info["l2_bytes"]) == (shared << 10, l2 << 20)

@@ -31,7 +31,7 @@ from tilelang.carver.template import (
     MatmulTemplate,
 )  # fmt: skip
 
-CHIPS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
+CHIPS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_103", "sm_120", "sm_121")
 
 
 def test_chips_have_the_numbers_of_the_compiler():
@@ -83,10 +83,13 @@ def test_hints_of_products_fit(chip, dtype, accum):
             (m, n), (k,) = h.block, h.rstep
             size = 1 if dtype == "int8" else 2 if dtype == "float16" else 4
             assert (m + n) * k * size * h.pipeline_stage <= arch.smem_cap and h.use_tc == uses
-            assert h.use_async == (h.pipeline_stage > 1)
+            assert h.use_async == (h.pipeline_stage > 1 and chip != "sm_75")
             if uses:
                 assert (
-                    m % h.warp[0] == 0 and n % h.warp[1] == 0 and h.warp[0] % 16 == 0 and h.warp[1] % 8 == 0
+                    m % h.warp[0] == 0
+                    and n % h.warp[1] == 0
+                    and h.warp[0] % (16 if chip != "sm_75" or dtype == "float16" else 8) == 0
+                    and h.warp[1] % 8 == 0
                 )
                 assert (m // h.warp[0]) * (n // h.warp[1]) <= 32 and k % 16 == 0
             else:

@@ -47,6 +47,7 @@ class TileDevice:
             self.rates = rates(self.target)
             self.bandwidth = [int(self.rates["bandwidth"] / 1e9)]
             self.l2_cache_size_bytes = int(self.rates["l2_bytes"])
+        self.has_async_copies = any(row["group"] == "async" for row in rows)
         self.matrix = [row for row in rows if row["group"] == "matrix"]
         self.available_tensor_instructions = [
             TensorInstruction(row["name"], [*row["shape"][:2]]) for row in self.matrix

@@ -115,7 +115,7 @@ def _residents(arch: CUDA, threads: int, shared: float, registers: float) -> int
         min(
             sm["threads"] // threads,
             sm["blocks"],
-            sm["shared_bytes"] // (shared + 1024),
+            sm["shared_bytes"] // max(1, shared + sm["reserved_bytes"]),
             arch.reg_cap // (threads * max(32, registers)),
         )
     )
@@ -197,7 +197,7 @@ def _matmul_hint(
         [m, n],
         rstep=[k],
         pipeline_stage=stages,
-        use_async=stages > 1,
+        use_async=stages > 1 and arch.has_async_copies,
         use_tc=use_tc,
         rasterization_plan=plan,
         seconds=waves * (-(-K // k) * step + _LATENCY + store),

@@ -120,6 +120,7 @@ TEST_CASE("sm_75 has products of f16 and of integers alone, ldmatrix, and nothin
   CHECK(t.atomic_for(Intrinsic::Atomic::add, f16.with_lanes(2), true) != nullptr);
   CHECK(t.atomic_for(Intrinsic::Atomic::add, bf16.with_lanes(2), true) == nullptr);
   CHECK_EQ(t.multiprocessors.residents(256, 64 << 10, 32), t.multiprocessors.count);
+  CHECK_EQ(t.multiprocessors.residents(256, 0, 32), 4 * t.multiprocessors.count);
   CHECK_EQ(t.multiprocessors.residents(256, 32 << 10, 32), 2 * t.multiprocessors.count);
 }
 
