@@ -104,16 +104,17 @@ class KernelArtifacts:
         binary = self._kernel.binary or b""
         if not binary.startswith(b"\x7fELF"):
             raise RuntimeError(
-                f"a kernel for {target}, which the device compiler here does not know, is PTX until the GPU's "
-                "driver compiles it, and has no SASS before"
+                f"a kernel for {target} is PTX here, which the GPU's driver compiles, because NVRTC does not "
+                "know that chip: it has no SASS yet"
             )
         return disassemble(binary)
 
     def export_library(
         self, kernel_file: str | os.PathLike | None = None, *, path: str | os.PathLike | None = None
     ) -> None:
-        """Write the binary to a file (path: the same): for CUDA the cubin (PTX for a chip that NVRTC does not know),
-        to be loaded by cuModuleLoad; for the CPU the ELF object, or, if the name ends in .so, a shared library made of it by `cc`.
+        """Write the binary to a file (path: the same): for CUDA the cubin (PTX for a chip that NVRTC does
+        not know), to be loaded by cuModuleLoad; for the CPU the ELF object, or, if the name ends in .so, a
+        shared library made of it by `cc`.
 
         Its functions are the kernels; host_source says with which arguments and grid.  On the CPU each is
         `void kernel(const uint64_t *slots, int64_t bx, int64_t by, int64_t bz, void *arena)`."""
