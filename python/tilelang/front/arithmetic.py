@@ -85,7 +85,7 @@ def cast(
     round: "rn" to nearest, ties to even (the default, but for tfloat32, which rounds ties away, "rna", and
     float8_e8m0fnu, which rounds them up); "rz" towards zero, "rm" down, "rp" up.  sat: a float of 8 or 4 bits
     takes its largest value for what is larger; with sat=False that becomes infinity, or NaN for want of one.
-    Stochastic rounding ("rs", with rbits) needs sm_100."""
+    Stochastic rounding ("rs", with rbits) needs an instruction of sm_100's that this version does not have."""
     if isinstance(dtype, DEVICE):
         raise fail(f"T.cast: the dtype is {dtype}, a value of the kernel; the order is (value, dtype)")
     if value.__class__ in SLICES:
@@ -97,7 +97,10 @@ def cast(
     dtype = element_of(dtype, ())[0]  # of several lanes: the same number in each
     value = as_value(value)
     if round == "rs" or rbits is not None:
-        raise fail("T.cast: stochastic rounding (round='rs' with rbits) needs sm_100; 'rn' rounds to nearest")
+        raise fail(
+            "T.cast: stochastic rounding (round='rs' with rbits) needs sm_100's own instruction, which this "
+            "version does not have; 'rn' rounds to nearest"
+        )
     if round or not sat:
         return _cast_rounded(value, dtype, round, sat)
     if value.__class__ is Expr:

@@ -129,7 +129,10 @@ def _signature(text: str) -> inspect.Signature:
 def message(name: str, known: list[str]) -> str:
     """Why `T.name` is not there, and what may have been meant; `known` are the names that are."""
     if name.startswith("tcgen05") or "tmem" in name:
-        return f"T.{name} needs sm_100 (Blackwell), which is not among the targets"
+        return (
+            f"T.{name} needs sm_100's own instructions (tcgen05 and others of Blackwell), which this version "
+            "does not have"
+        )
     if name in idioms.NAMES:
         return f"T.{name}: there is no such name in the language; here that is {idioms.NAMES[name]}"
     if name in idioms.ABSENT:
