@@ -85,7 +85,7 @@ def cast(
     round: "rn" to nearest, ties to even (the default, but for tfloat32, which rounds ties away, "rna", and
     float8_e8m0fnu, which rounds them up); "rz" towards zero, "rm" down, "rp" up.  sat: a float of 8 or 4 bits
     takes its largest value for what is larger; with sat=False that becomes infinity, or NaN for want of one.
-    Stochastic rounding ("rs", with rbits) needs an instruction of sm_100's that this version does not have."""
+    Stochastic rounding ("rs", with rbits) needs an instruction of sm_100 that this version has not."""
     if isinstance(dtype, DEVICE):
         raise fail(f"T.cast: the dtype is {dtype}, a value of the kernel; the order is (value, dtype)")
     if value.__class__ in SLICES:
