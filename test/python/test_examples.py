@@ -1,5 +1,6 @@
 """The examples check themselves; here they run, small, on every target that needs no GPU, and as programs."""
 
+import functools
 import importlib
 import math
 import re
@@ -12,7 +13,9 @@ import harness
 import numpy as np
 import pytest
 import seeds
+import tilelang
 from helpers import in_turn
+from tilelang import _core
 
 EXAMPLES = Path(harness.__file__).parent
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "harness")
@@ -42,6 +45,33 @@ def test_small_cases_are_small(name):
             assert math.prod(int(n) for n in extents if n.isdigit()) <= 4, (case.name, grid)
         steps = re.findall(r"in (?:serial|pipelined)\((\d+)\)", case.kernel.text)
         assert all(int(n) <= 6 for n in steps), (case.name, steps)
+
+
+CHIPS = _core.chips("cuda")
+TOO_LARGE = {("linear_attention", "sm_75")} | {
+    ("mla_decode", chip) for chip in CHIPS if _core.target_info(f"sim:{chip}")["shared_bytes"] < 116 << 10
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_chips_compile_it(name):
+    """At its usual sizes, in turn for two chips; what does not fit one is an error that says what to do."""
+    module, turn = importlib.import_module(name), NAMES.index(name)
+    for case in module.cases("gpu"):
+        for chip in {*in_turn(CHIPS, turn), *in_turn(["sm_75", *CHIPS[-4:]], turn)}:
+            compile_for = functools.partial(tilelang.compile, case.kernel, target=f"cuda -arch={chip}")
+            if (name, chip) in TOO_LARGE:
+                with pytest.raises(
+                    tilelang.CompileError, match=rf"{name}\.py:\d+:(?s:.*)would have to shrink"
+                ):
+                    compile_for()
+            elif (name, chip) == ("register_mma_s8", "sm_75"):  # m16n8k16 is the example's own text
+                with pytest.raises(tilelang.CompileError, match="requires .target sm_80 or higher"):
+                    compile_for()
+            else:
+                kernel = compile_for()
+                used = max(row["shared_bytes"] for row in kernel.resource_usage)
+                assert used <= _core.target_info(kernel.target)["shared_bytes"]
 
 
 def run(name, *options):
