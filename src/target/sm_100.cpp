@@ -1,8 +1,8 @@
-// B200 and GB200: 148 SMs (B200).  228 KB of shared memory an SM, of which a block may take 227 KB; L2 126
-// MB; DRAM 7.7 TB/s.  Its tensor cores are reached in full by tcgen05 alone, which is not described here;
-// mma.sync runs, and its fp8 rows are left out because ptxas makes f16 products of them, as on sm_90.
-// Numbers: the data sheet of the HGX B200 (dense, a GPU's eighth), at the clock that its tensor rates imply;
-// the CUDA C++ Programming Guide (technical specifications, 10.0) and the Blackwell tuning guide.
+// B200 and GB200: 148 SMs (B200).  228 KB of shared memory an SM, of which a block may take 227 KB; DRAM
+// 7.7 TB/s.  Its tensor cores are reached in full by tcgen05 alone, which is not described here; mma.sync
+// runs, and its fp8 rows are left out because ptxas makes f16 products of them, as on sm_90 (seen in its
+// SASS). Rates: published figures of the HGX B200 (dense, one GPU: 2.25 PFLOPS of f16, 4.5 of fp8), at the
+// clock that they imply.  L2 of 126 MB is not from a data sheet, and nothing of this was measured here.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -1,7 +1,6 @@
-// B300 and GB300: 148 SMs (B300).  As sm_100, with DRAM of 8 TB/s, and integer products at a thirtieth of its
-// rate. Numbers: the data sheet of the HGX B300 (dense, a GPU's eighth: 2.25 PFLOPS of f16, 0.15 POPS of
-// int8), at the clock that its tensor rates imply; the CUDA C++ Programming Guide (technical
-// specifications, 10.3).
+// B300 and GB300.  As sm_100, with DRAM of 8 TB/s, and integer products at a thirtieth of its rate.
+// Rates: published figures of the HGX B300 (dense, one GPU: 2.25 PFLOPS of f16, 0.15 POPS of int8), at the
+// clock that they imply.  148 SMs and the L2 are taken to be those of the B200; the whole die has 160 SMs.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -1,7 +1,6 @@
 // GB10 of the DGX Spark: 48 SMs; 128 GB of LPDDR5X beside the CPU, 0.273 TB/s; L2 24 MB.  Otherwise sm_120.
-// Numbers: the data sheet of the DGX Spark (1 PFLOPS of fp4 with sparsity) and what its driver tells of SMs,
-// clock and L2; the rates of 16 and 8 bits follow from fp4's as on boards of sm_120 that are not for games,
-// and are not NVIDIA's own figures.  The CUDA C++ Programming Guide (technical specifications, 12.1).
+// Of its tensor rates only 1 PFLOPS of fp4 with sparsity is published: those of 16 and 8 bits are estimates,
+// from the ratios on boards of sm_120 that are not for games.  Clock and L2 are not from a data sheet either.
 #include "target/nvidia.h"
 
 namespace tl {

@@ -1,8 +1,8 @@
 // T4, and RTX 20: 40 SMs (T4).  64 KB of shared memory an SM, all of which one block may take; 1024 threads
 // an SM; L2 4 MB; DRAM 0.32 TB/s.  mma.sync multiplies f16 (m16n8k8) and integers (m8n8), and ldmatrix loads
-// for it; bf16 and tf32 are emulated in f32.  No cp.async, no mbarrier, no redux: loads go through registers.
-// Numbers: the data sheet of the T4, the CUDA C++ Programming Guide (technical specifications, 7.5) and the
-// Turing tuning guide.
+// for it; bf16 and tf32 are multiply-adds in f32.  No cp.async, no mbarrier, no redux: loads go through
+// registers. Limits: CCCL's device traits for 7.5.  Rates: NVIDIA's published 65 TFLOPS and 130 TOPS of the
+// T4.
 #include "target/nvidia.h"
 
 namespace tl {
