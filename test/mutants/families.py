@@ -1,5 +1,6 @@
 """The kernels that are mutated: small, of dynamic sizes, so that one program meets every trip count and every
-ragged edge; each with 1, 2 and 4 warps.  What is in them: tile_kernels.py, thread_kernels.py, pipelines.py.
+ragged edge; each with 1, 2 and 4 warps.  What is in them: tile_kernels.py, thread_kernels.py, pipelines.py,
+pipelined_kernels.py.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pipelined_kernels as pipelined
 import pipelines
 import thread_kernels as threads
 import tile_kernels as tiles
+from mutate import OF_PIPELINES
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Family:
     inputs: Callable[..., list]
     exact: Callable[..., dict[int, np.ndarray]]
     chip: str = "sim:sm_80"
+    operators: tuple[str, ...] | None = None  # None: all of mutate.py
 
 
 def _families() -> list[Family]:
@@ -47,7 +51,13 @@ def _families() -> list[Family]:
                pipelines.exact, "sim:sm_90")
         for name in pipelines.PROGRAMS
     ]  # fmt: skip
-    return [Family(name, *part) for name, part in parts.items()] + staged
+    ahead = [
+        Family(f"{name}_{stages}", *make(stages), operators=OF_PIPELINES)
+        for name, make in {"ahead_gemm": pipelined.gemm, "ahead_attention": pipelined.attention,
+                           "ahead_cast": pipelined.cast}.items()
+        for stages in (2, 3)
+    ]  # fmt: skip
+    return [Family(name, *part) for name, part in parts.items()] + staged + ahead
 
 
 FAMILIES = _families()

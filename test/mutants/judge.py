@@ -92,7 +92,7 @@ def run(names=None, every: int = 1, verbose: bool = False) -> tuple[Counter, lis
     shown, survivors, number = Counter(), [], 0
     for name, family, text, threads in programs(names):
         lines = text.split("\n")
-        for mutant in mutants(text):
+        for mutant in mutants(text, family.operators):
             number += 1
             if number % every:
                 continue

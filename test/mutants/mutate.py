@@ -31,8 +31,9 @@ def _close(text: str, at: int) -> int:
 
 
 def drop_barrier(line: str):
-    if re.fullmatch(r"\s*sync_threads\(\)", line):
-        yield ""
+    """Of the block, or of a team."""
+    if re.fullmatch(r"\s*(sync_threads\(\)|bar_sync\(.*\))", line):
+        yield line.replace(line.strip(), "pass")
 
 
 def weaken_barrier(line: str):
@@ -113,8 +114,13 @@ def drop_wait(line: str):
 
 def wait_too_little(line: str):
     """For all groups but one more."""
-    if found := re.fullmatch(r"(\s*cp_async_\w*wait_group\w*\()(\d+)\)", line):
-        yield f"{found[1]}{int(found[2]) + 1})"
+    if found := re.fullmatch(r"(\s*cp_async_\w*wait_group\w*\()(\d+)(:\w+)?\)", line):
+        yield f"{found[1]}{int(found[2]) + 1}{found[3] or ''})"
+
+
+def drop_commit(line: str):
+    if re.fullmatch(r"\s*cp_async_\w*commit_group\(\)", line):
+        yield line.replace(line.strip(), "pass")
 
 
 def wrong_parity(line: str):
@@ -133,13 +139,51 @@ def drop_fence(line: str):
         yield ""
 
 
-def swap_stages(line: str):
-    """The next stage of those that a loop over k uses in turn."""
-    for found in re.finditer(r"(\bk|\(k \+ \d+\))%([23])(?=\*|\])", line):
-        yield f"{line[: found.start()]}({found[1]} + 1)%{found[2]}{line[found.end() :]}"
+def _operand(line: str, end: int) -> int:
+    """Where the operand begins that ends there: a name, something in brackets, a cast of it."""
+    begin = end
+    if line[:end].endswith(")"):
+        depth = 0
+        while True:
+            begin -= 1
+            depth += (line[begin] == ")") - (line[begin] == "(")
+            if depth == 0:
+                break
+    return begin - len(re.search(r"(cast<\w+>|[\w.]*)$", line[:begin])[1])
 
 
-BESIDE = (drop_wait, wait_too_little, wrong_parity, wrong_count, drop_fence, swap_stages)
+def _slots(index: str, variables: set[str], stride: int):
+    """The slots that an index names: k%3, (cast<i32>(k) + 2)%3, and j*stride, where a loop fills the first
+    ones: (begin, end, number of the slot, how many there are, or 0).
+    """
+    for found in re.finditer(r"%([2-8])(?![\d.])", index):
+        begin = _operand(index, found.start())
+        yield begin, found.end(), index[begin : found.start()], int(found[1])
+    for found in re.finditer(rf"\*{stride}(?!\d)", index) if stride else ():
+        begin = _operand(index, found.start())
+        if not re.search(r"%$", index[:begin]):
+            yield begin, found.start(), index[begin : found.start()], 0
+
+
+def wrong_slot(line: str, variables: set[str], tiles: dict[str, tuple[int, int]]):
+    """The slot after the one that a loop takes in its turn, and the one before.  `tiles`: of each with slots
+    (how many, elements of one); (0, 0) where that is not known.
+    """
+    if re.match(r"\s*(for|if|while|func|kernel) ", line) and "mbarrier" not in line or " shared " in line:
+        return
+    for name, first, last in _places(line, set(tiles)):
+        slots, stride = tiles[name]
+        for begin, end, number, turn in _slots(line[first + 1 : last], variables, stride):
+            names = set(re.findall(r"[A-Za-z_][\w.]*", re.sub(r"cast<\w+>", "", number)))
+            turn = turn or slots
+            if names and names <= variables:
+                for by in sorted({1, turn - 1}):
+                    head, tail = line[: first + 1 + begin], line[first + 1 + end :]
+                    yield f"{head}({number} + {by})%{turn}{tail}"
+
+
+BESIDE = (drop_wait, wait_too_little, drop_commit, wrong_parity, wrong_count, drop_fence)
+OF_PIPELINES = ("drop_barrier", "drop_wait", "wait_too_little", "drop_commit", "wrong_slot")
 
 
 def _body(lines: list[str], head: int) -> str:
@@ -151,8 +195,23 @@ def _body(lines: list[str], head: int) -> str:
     return "\n".join(lines[head + 1 : end])
 
 
-def mutants(text: str) -> list[Mutant]:
-    """All faults of these kinds that the program can have."""
+def _turns(text: str) -> set[str]:
+    """The variables of loops that run one iteration after the other, whose threads do the same in each."""
+    return set(re.findall(r"^\s*for ([\w.]+) in (?:serial|unrolled)\(", text, re.M))
+
+
+def _slotted(text: str) -> dict[str, tuple[int, int]]:
+    """Tiles whose leading dimension may count slots: how many, and the elements of one."""
+    found = {}
+    for m in re.finditer(r"^\s*([\w.]+) = shared \w+\[(\d+)((?:, \d+)*)\].*elements\((\d+)\)", text, re.M):
+        slots, elements = int(m[2]), int(m[4])
+        known = m[3] and 2 <= slots <= 8 and elements % slots == 0
+        found[m[1]] = (slots, elements // slots) if known else (0, 0)
+    return found
+
+
+def mutants(text: str, operators: tuple[str, ...] | None = None) -> list[Mutant]:
+    """All faults of these kinds (None: of all) that the program can have."""
     lines = text.rstrip("\n").split("\n")
     tensors = set(re.findall(r"(\w+): \w+\[", lines[0]))
     threads = int(re.search(r"threads\((\d+)\)", text)[1])
@@ -160,6 +219,7 @@ def mutants(text: str) -> list[Mutant]:
         m[1]: (m[2], m[3])
         for m in re.finditer(r"^\s*([\w.]+) = shared (\w+)\[.*elements\((\d+)\)", text, re.M)
     }
+    turns, slotted = _turns(text), _slotted(text)
     found = []
     for i, line in enumerate(lines):
         memory = set(tiles) | tensors
@@ -170,5 +230,6 @@ def mutants(text: str) -> list[Mutant]:
         found += [Mutant("drop_mask", i, new) for new in drop_mask(line, memory)]
         found += [Mutant("narrow_index", i, new) for new in narrow_index(line, tensors)]
         found += [Mutant("swap_buffers", i, new) for new in swap_buffers(line, tiles)]
+        found += [Mutant("wrong_slot", i, new) for new in wrong_slot(line, turns, slotted)]
         found += [Mutant(operator.__name__, i, new) for operator in BESIDE for new in operator(line)]
-    return found
+    return [m for m in found if operators is None or m.operator in operators]

@@ -28,6 +28,24 @@ func main(X: f32[n*{N}], Y: f32[n*{N}]):
       Y[k*{N} + tx] = S[k%3*{N} + {N} - 1 - tx]
 """
 
+# The same as the compiler prints it: a tile with slots, indices of 32 bits.
+SLOTS = """
+func main(X: f32[n*{N}], Y: f32[n*{N}]):
+  kernel main grid(b: 1) threads({N}) thread(tx):
+    S = shared f32[3, {N}] layout((i, j) -> i*{N} + j) address(0) elements({SN})
+    for j in unrolled(2):
+      if cast<i32>(j) < cast<i32>(n):
+        cp_async_4(address_of(S[cast<i32>(j)*{N} + cast<i32>(tx)]), address_of(X[cast<i32>(j)*{N} + cast<i32>(tx)]))
+      cp_async_commit_group()
+    for k in serial(n):
+      cp_async_wait_group(1:i32)
+      sync_threads()
+      if cast<i32>(k) + 2 < cast<i32>(n):
+        cp_async_4(address_of(S[(cast<i32>(k) + 2)%3*{N} + cast<i32>(tx)]), address_of(X[(cast<i32>(k) + 2)*{N} + cast<i32>(tx)]))
+      cp_async_commit_group()
+      Y[cast<i32>(k)*{N} + cast<i32>(tx)] = S[cast<i32>(k)%3*{N} + {N} - 1 - cast<i32>(tx)]
+"""
+
 # The same by barriers in memory: F[s] is full when the copies of all threads have landed, E[s] empty when all have
 # read; the phase before the first has ended.
 BARRIERS = """
@@ -107,7 +125,7 @@ BOXES = (
     )
 )
 
-PROGRAMS = {"groups": GROUPS, "mbarriers": BARRIERS, "bulk": BULK, "boxes": BOXES}
+PROGRAMS = {"groups": GROUPS, "slots": SLOTS, "mbarriers": BARRIERS, "bulk": BULK, "boxes": BOXES}
 
 
 def text_of(name: str, threads: int) -> str:

@@ -1,5 +1,6 @@
 """Faults put into our own programs are noticed: a sample of them; `make mutants` judges all."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mutants"))
 
 import judge  # noqa: E402
 import mutate  # noqa: E402
+import pipelines  # noqa: E402
 
 
 @pytest.mark.parametrize("family", ["gemm", "row_sum", "scan", "stencil", "hillis", "histogram"])
@@ -24,3 +26,27 @@ def test_every_barrier_of_a_gemm_is_needed():
     barriers = [m for m in mutate.mutants(text) if m.operator == "drop_barrier"]
     assert len(barriers) >= 2
     assert {judge.judge(family, text, m, threads) for m in barriers} <= {"race", "unwritten"}
+
+
+@pytest.mark.parametrize("family", ["slots", "ahead_gemm_3", "ahead_attention_2", "ahead_cast_2"])
+def test_every_fault_of_a_pipeline_is_noticed(family):
+    _, survivors = judge.run([family])
+    assert [s for s in survivors if s not in judge.allowed()] == []
+
+
+def test_the_faults_of_a_ring_of_three_slots():
+    text = pipelines.text_of("slots", 64)
+    lines = text.split("\n")
+    found = {}
+    for m in mutate.mutants(text, mutate.OF_PIPELINES):
+        found.setdefault(m.operator, []).append((lines[m.line].strip(), m.new.strip()))
+    assert {operator: len(all_of_it) for operator, all_of_it in found.items()} == {
+        "drop_barrier": 1, "drop_commit": 2, "drop_wait": 1, "wait_too_little": 1, "wrong_slot": 6,
+    }  # fmt: skip
+    assert found["wait_too_little"] == [("cp_async_wait_group(1:i32)", "cp_async_wait_group(2:i32)")]
+    slots = [re.search(r"S\[(.*?)\*64", new)[1] for _, new in found["wrong_slot"]]
+    assert slots == [
+        "(cast<i32>(j) + 1)%3", "(cast<i32>(j) + 2)%3",
+        "((cast<i32>(k) + 2) + 1)%3", "((cast<i32>(k) + 2) + 2)%3",
+        "(cast<i32>(k) + 1)%3", "(cast<i32>(k) + 2)%3",
+    ]  # fmt: skip
