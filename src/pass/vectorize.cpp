@@ -76,17 +76,19 @@ struct Widening {
   }
 
   // A condition that has the same value in all lanes, or else a vector: `b + v < e` is `b < e` if n divides
-  // both.
+  // both, and `b + 1 + v <= e`, as it is written where b is a sum with a constant, is `b + 1 <= e`.
   Expr mask(const Expr& e) const {
     if (!e || uniform(e)) return e;
     auto* b = e.as<Binary>();
     if (b && b->op == BinaryOp::logical_and) {
       return all_of(mask(b->a), mask(b->b));
     }
-    if (b && b->op == BinaryOp::lt && uniform(b->b))
-      if (auto steps = linear(b->a))
-        if (steps->stride == 1 && divisible(steps->base, n, facts) && divisible(b->b, n, facts))
-          return lt(steps->base, b->b);
+    if (b && (b->op == BinaryOp::lt || b->op == BinaryOp::le) && uniform(b->b))
+      if (auto steps = linear(b->a)) {
+        Expr first = b->op == BinaryOp::lt ? steps->base : simplify(steps->base - 1, facts);
+        if (steps->stride == 1 && divisible(first, n, facts) && divisible(b->b, n, facts))
+          return binary(b->op, steps->base, b->b);
+      }
     return vector(e);
   }
 
