@@ -161,6 +161,7 @@ struct OwnCopies : StrandText {
 
 struct PipelineGenerator : OwnCopies {
   bool in_team = false;
+  int64_t warp = 32;
 
   Strand strand(int depth) {
     switch (below(27)) {
@@ -332,8 +333,8 @@ struct PipelineGenerator : OwnCopies {
     indent--;
   }
   void in_teams() {
-    int64_t all = threads, cut = 32 * (1 + below(std::max<int64_t>(1, all / 32 - 1)));
-    if (cut >= all) return loops(0);
+    int64_t all = threads, cut = warp * (1 + below(std::max<int64_t>(1, all / warp - 1)));
+    if (cut >= all || all % warp) return loops(0);
     is("in a team");
     in_team = true;
     int64_t alone = chance(40) ? below(2) : 2;
@@ -420,6 +421,7 @@ struct PipelineGenerator : OwnCopies {
 PipelinedProgram pipelined_program(uint64_t seed, const PipelinedOptions& options) {
   PipelineGenerator g{{{{{{{{std::mt19937_64(seed)}, 100 * 1024, 200}}}}}}};
   g.own_copies = options.own_copies;
+  g.warp = options.warp;
   g.run();
   return {std::move(g.program), std::move(g.features)};
 }

@@ -13,6 +13,7 @@ struct PipelinedProgram {
 };
 struct PipelinedOptions {
   bool own_copies = false;  // begun by the program itself: of level thread, which the reference does not run
+  int64_t warp = 32;        // teams are of whole warps
 };
 
 // What a seed gives; the same on every machine.

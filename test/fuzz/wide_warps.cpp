@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
+#include "fuzz/pipelined_program.h"
 #include "fuzz/seeds.h"
 #include "fuzz/tile_program.h"
 #include "sim/run.h"
@@ -54,12 +55,10 @@ std::string fault_of(const fuzz::Program& p, uint64_t seed, int64_t& refused) {
   return v.is_failure() ? to_string(v) : "";
 }
 
-}  // namespace
-
-TEST_CASE("tile programs compute in warps of 64 threads what they mean") {
+void check_programs(const fuzz::Seeds& seeds, fuzz::Program (*make)(uint64_t seed)) {
   int64_t refused = 0, programs = 0;
-  fuzz::each_seed({.fixed = 20, .fresh = 5}, [&](uint64_t seed) {
-    fuzz::Program p = fuzz::random_program(seed, wide_chip().shared_bytes, 200, wide_chip().warp);
+  fuzz::each_seed(seeds, [&](uint64_t seed) {
+    fuzz::Program p = make(seed);
     CAPTURE(seed);
     CAPTURE(p.text);
     programs++;
@@ -67,4 +66,18 @@ TEST_CASE("tile programs compute in warps of 64 threads what they mean") {
     return true;
   });
   CHECK(refused <= 3 + programs / 10);
+}
+
+}  // namespace
+
+TEST_CASE("tile programs compute in warps of 64 threads what they mean") {
+  check_programs({.fixed = 20, .fresh = 5}, [](uint64_t seed) {
+    return fuzz::random_program(seed, wide_chip().shared_bytes, 200, wide_chip().warp);
+  });
+}
+
+TEST_CASE("pipelined tile programs compute in warps of 64 threads what the reference does") {
+  check_programs({.fixed = 12, .fresh = 4, .share = 0.1}, [](uint64_t seed) {
+    return fuzz::pipelined_program(seed, {.warp = wide_chip().warp}).program;
+  });
 }
