@@ -51,13 +51,13 @@ Stmt unmarked(const Stmt& s) {
   return for_loop(n->var, n->min, n->extent, n->loop, n->body, n->span, without(n->attrs));
 }
 
-// Accesses to tiles with slots name one.  Those that name one already have an index more than the tile has
-// dimensions.
-Stmt with_slot(const Function& f, const Stmt& body, const Expr& iteration) {
+// Accesses to tiles with slots name one: that of the iteration for the tiles that this loop fills ahead, else
+// the first one.  Those that name one already have an index more than the tile has dimensions.
+Stmt with_slot(const Function& f, const Stmt& body, const std::set<BufferId>& ahead, const Expr& iteration) {
   auto slot_of = [&](BufferId b, size_t rank) -> Expr {
     const BufferInfo& info = f[b];
     if (info.slots < 2 || rank != info.shape.size()) return {};
-    return iteration ? floormod(iteration, info.slots) : imm(0);
+    return ahead.contains(b) ? floormod(iteration, info.slots) : imm(0);
   };
   auto indexed = [&](BufferId b, const std::vector<Expr>& index, Rewriter& self) {
     std::vector<Expr> out;
@@ -101,8 +101,9 @@ struct LoopPipeliner {
   const For& loop;
   int64_t stages = loop.attrs.get_int("stages");
   std::vector<Stmt> body = statements_of(loop.body);
-  std::vector<Piece> pieces = {};  // that run ahead, in the order of their places
-  std::vector<Stmt> allocs = {};   // of tiles that several iterations use at once
+  std::vector<Piece> pieces = {};        // that run ahead, in the order of their places
+  std::set<BufferId> filled_ahead = {};  // tiles that a piece fills
+  std::vector<Stmt> allocs = {};         // of tiles that several iterations use at once
 
   // What of a statement has this stage and place; the rest of the body, where they are negative.
   Stmt projected(const Stmt& s, int64_t stage, int64_t order) const {
@@ -167,7 +168,10 @@ struct LoopPipeliner {
   void hoist_allocs() {
     std::set<BufferId> shared_by_iterations;
     for (auto& p : pieces)
-      visit_effects(p.stmt, [&](const Stmt&, const Effect& e) { shared_by_iterations.insert(e.buffer); });
+      visit_effects(p.stmt, [&](const Stmt&, const Effect& e) {
+        shared_by_iterations.insert(e.buffer);
+        if (e.writes()) filled_ahead.insert(e.buffer);
+      });
     for (Stmt& s : body)
       s = rewrite(s, [&](const Alloc& n, Rewriter&) -> Stmt {
         if (!shared_by_iterations.contains(n.buffer)) return Stmt(&n);
@@ -179,7 +183,7 @@ struct LoopPipeliner {
   // A piece for an iteration, if there is one of that number.
   Stmt at(const Piece& piece, const Expr& iteration, const Expr& exists) const {
     Stmt s = renamed(substitute(piece.stmt, {{loop.var.get(), iteration}}));
-    return if_then(exists, with_slot(f, s, cast(i64, iteration)), {}, loop.span);
+    return if_then(exists, with_slot(f, s, filled_ahead, cast(i64, iteration)), {}, loop.span);
   }
   Stmt commit() const { return eval(call(row_for(target, AsyncInstr::AsyncKind::commit), {}), loop.span); }
 
@@ -249,7 +253,7 @@ struct LoopPipeliner {
       if (runs_ahead(s)) continue;
       up_to(place++);
       Stmt rest = projected(s, -1, -1);
-      out.push_back(with_slot(f, rest, cast(i64, loop.var)));
+      out.push_back(with_slot(f, rest, filled_ahead, cast(i64, loop.var)));
     }
     up_to(INT64_MAX);
     return block(std::move(out), loop.body->span);
@@ -257,17 +261,8 @@ struct LoopPipeliner {
 
   int64_t turns() const {  // after how many iterations the slots repeat
     int64_t n = 1;
-    visit_effects_of_slots([&](int64_t slots) { n = std::lcm(n, slots); });
+    for (BufferId b : filled_ahead) n = std::lcm(n, f[b].slots);
     return n;
-  }
-  void visit_effects_of_slots(const std::function<void(int64_t)>& g) const {
-    visit(
-        loop.body, [&](const Load& n) { g(f[n.buffer].slots); },
-        [&](const Store& n) { g(f[n.buffer].slots); },
-        [&](const Tile& n) {
-          for (auto& o : n.operands)
-            if (auto* r = std::get_if<Region>(&o)) g(f[r->buffer].slots);
-        });
   }
 
   Stmt run() {
@@ -322,7 +317,7 @@ Function pipeline_loops(Function f, const Target& target) {
       }
       return for_loop(n.var, n.min, n.extent, Loop::serial, self(n.body), n.span);
     });
-    k.body = with_slot(f, body, {});
+    k.body = with_slot(f, body, {}, {});
   }
   for (BufferInfo& info : f.buffers)
     if (info.slots > 1) {
