@@ -92,7 +92,8 @@ std::string statements_text(const Report& r) {
     for (auto& refusal : l.refusals) table.rows.push_back({"", "", "  " + refusal});
   }
   for (auto& o : r.operators) {
-    bool is_loop = std::ranges::any_of(r.loops, [&](auto& l) { return l.place == o.place; });
+    bool is_loop =
+        std::ranges::any_of(r.loops, [&](auto& l) { return l.place == o.place && l.text == o.how; });
     if (is_loop && o.details.empty() && o.refusals.empty()) continue;
     table.rows.push_back({place_text(o.place), fmt::format("{}({})", o.name, o.operands), o.how});
     for (auto& d : o.details) table.rows.push_back({"", "", "  " + d});

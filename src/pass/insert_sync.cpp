@@ -96,19 +96,23 @@ struct Inserter {
     now.pending = {};
   }
 
-  // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one: first as
-  // if nothing had happened before the loop, because a barrier that every iteration needs anyway may serve for
-  // that, too.
+  // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one. Barriers
+  // that every iteration needs are placed first, as they are needed after many iterations: they may serve for
+  // what happened before the loop, too.
   void walk_slotted(const Stmt& body, bool runs, const For& loop) {
     State entry = std::exchange(now, {});
-    walk_loop(body, {}, true, &loop);
+    auto outside = std::tuple(jumping, barrier, barrier_after, warp_barrier);
+    walk_turns(body, {}, &loop);
+    std::tie(jumping, barrier, barrier_after, warp_barrier) = outside;
+    walk_turns(body, {}, &loop);
+    jumping = std::get<0>(outside);
     now = std::move(entry);
     walk_loop(body, {}, runs, &loop);
   }
 
-  void walk_loop(const Stmt& body, const Accesses& head, bool runs, const For* slotted = nullptr) {
-    Jumps outer = std::exchange(jumping, {.head = head});
-    State before = now, ends;
+  // Twice as many turns as there are different ones; what is pending behind any of them.
+  State walk_turns(const Stmt& body, const Accesses& head, const For* slotted) {
+    State ends;
     int64_t turns = slotted ? slotted->attrs.get_int("turns") : 1;
     for (int64_t round = 0; round < 2 * turns; round++) {
       if (slotted) accesses.take_turn(slotted, round % turns, turns);
@@ -118,8 +122,14 @@ struct Inserter {
       now.pending.add(head, warp);
       if (slotted) ends.add(now, warp);
     }
-    now.add(ends, warp);  // it may end after any of its turns
     if (slotted) accesses.take_turn(nullptr, 0, 1);
+    return ends;
+  }
+
+  void walk_loop(const Stmt& body, const Accesses& head, bool runs, const For* slotted = nullptr) {
+    Jumps outer = std::exchange(jumping, {.head = head});
+    State before = now;
+    now.add(walk_turns(body, head, slotted), warp);
     now.add(jumping.breaks, warp);
     if (!runs) now.add(before, warp);
     jumping = std::move(outer);

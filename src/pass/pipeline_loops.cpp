@@ -275,8 +275,10 @@ struct LoopPipeliner {
     // Each step closes its groups; what waits in one of them leaves no more open than in the others.
     int64_t groups = open.passed;
     open.most = std::min(open.most, stages * groups);
+    Attrs attrs;
+    if (int64_t n = turns(); n > 1) attrs.entries["turns"] = n;
     Stmt prologue = for_loop(j, imm(0, j->dtype), imm(stages, j->dtype), Loop::unrolled,
-                             block(std::move(steps), loop.span), loop.span);
+                             block(std::move(steps), loop.span), loop.span, attrs);
     int64_t rounds = 0;
     for (int64_t before = -1; before < open.most; rounds++) {
       before = open.most;
@@ -285,8 +287,6 @@ struct LoopPipeliner {
       open.most = rounds > stages ? unknown : std::max(open.most, end.most);
     }
     Stmt inside = turn(open);
-    Attrs attrs;
-    if (int64_t n = turns(); n > 1) attrs.entries["turns"] = n;
     std::vector<Stmt> out = allocs;
     out.push_back(prologue);
     out.push_back(

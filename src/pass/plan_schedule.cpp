@@ -415,24 +415,6 @@ struct LoopPlanner {
     return op.before + loads + op.steps.count - 1;
   }
 
-  // A part of a shared tile into a fragment.
-  Stmt load_part(const Region& part, BufferId fragment, Span span) const {
-    ParallelNest nest;
-    nest.span = span;
-    std::vector<Expr> index;
-    for (auto& range : part.ranges) {
-      if (range.point) {
-        index.push_back(range.min);
-        continue;
-      }
-      nest.vars.push_back(var(nest.vars.empty() ? "i" : "j"));
-      nest.extents.push_back(*as_int(range.extent));
-      index.push_back(range.min + nest.vars.back());
-    }
-    nest.body = store(fragment, nest.vars, load(f, part.buffer, index, span), span);
-    return make_nest(nest);
-  }
-
   // Loads of a step's operands stand before the step before; those of the first step run one iteration ahead,
   // and the copies take the slot that they leave.
   std::vector<Stmt> in_steps(const Stepped& op, int64_t stages, std::vector<Stmt>& allocs) {
@@ -458,7 +440,8 @@ struct LoopPlanner {
     int64_t place = place_of_last(op);
     auto load_step = [&](int64_t step) {
       for (size_t operand : steps.operands) {
-        Stmt s = load_part(steps.part(operand, step), held[operand][size_t(step % 2)], span);
+        BufferId fragment = held[operand][size_t(step % 2)];
+        Stmt s = make_tile(f, *find_op("copy"), {steps.part(operand, step), whole(f, fragment)}, {}, span);
         out.push_back(step ? s : marked(s, "", stages - 1, place));
       }
     };
