@@ -44,12 +44,10 @@ def attention(
         V: T.Tensor((batch, kv_heads, keys, dim), dtype),
         O: T.Tensor((batch, heads, queries, dim), dtype),
     ):
-        blocks = T.ceildiv(queries, block_M)
-        with T.Kernel(heads, batch, blocks, threads=threads) as (by, bz, back):
-            bx = blocks - 1 - back  # where the mask is causal, the blocks with the most keys begin first
+        with T.Kernel(heads, batch, T.ceildiv(queries, block_M), threads=threads) as (by, bz, back):
+            bx = T.ceildiv(queries, block_M) - 1 - back  # where causal, those with the most keys begin first
             Q_shared = T.alloc_shared((block_M, dim), dtype)
-            K_shared = T.alloc_shared((block_N, dim), dtype)
-            V_shared = T.alloc_shared((block_N, dim), dtype)
+            K_shared, V_shared = T.alloc_shared((block_N, dim), dtype), T.alloc_shared((block_N, dim), dtype)
             acc_s = T.alloc_fragment((block_M, block_N), "float32")
             acc_s_cast = T.alloc_fragment((block_M, block_N), dtype)
             acc_o = T.alloc_fragment((block_M, dim), "float32")

@@ -168,6 +168,8 @@ void Printer::print_for(const For& n) {
   names.open();  // the names of the bounds stand before the loop, and last as long as it
   std::string variable = name_index(n.var, begin.min >= INT32_MIN && top <= INT32_MAX);
   int64_t factor = n.attrs.get_int("unroll_factor");
+  // Several turns of a software pipeline at once would need the registers of them all.
+  if (n.loop == Loop::serial && n.attrs.find("turns")) line("#pragma unroll 1");
   if (n.loop == Loop::unrolled) line(factor ? fmt::format("#pragma unroll {}", factor) : "#pragma unroll");
   const std::string& name = vars[n.var.get()];
   line(fmt::format("for ({0} = {2}; {1} < {3}; ++{1}) {{", variable, name, first, last));

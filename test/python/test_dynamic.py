@@ -227,11 +227,14 @@ def test_the_main_part_is_vectorised_and_unguarded():
 
 def test_the_gemm_copies_without_guards_where_tiles_lie_inside():
     source = cuda_source(gemm("float16", (64, 64, 32), 128))
-    whole, rest = source.index("k_whole ="), source.index("for (int k = k_whole")
-    assert {"M", "N", "K"} <= set(re.findall(r"\w+", source[whole : source.index(";", whole)]))
-    inside = source[source.index("for (int k = 0", whole) : rest]
-    assert inside.count("tl_load<8>") >= 2 and "if (" not in inside
-    assert source.index("if (", rest) > rest  # the last turns, and blocks at the edge, ask for each row
+    turn = source[source.index("for (int k = 0") :]
+    inside, rest = turn[: turn.index("} else {")], turn[turn.index("} else {") :]
+    condition = inside[inside.rindex("if (") :].split("{")[0]
+    assert {"M", "N", "K"} <= set(re.findall(r"\w+", condition))
+    assert inside.count("tl_cp_async_16(") == 2 and "tl_cp_async_16_zfill" not in inside
+    assert (
+        rest.count("tl_cp_async_16_zfill(") == 2
+    )  # the last turns, and blocks at the edge, ask for each row
 
 
 # ── the signature ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,262 @@
+// What of a pipelined loop is done when: the stages of its statements, the slots of its tiles, an operator in
+// steps.
+#include "pass/schedule.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/product.h"
+#include "ir/rewrite.h"
+#include "ops/mapping.h"
+#include "pass/splice.h"
+#include "pass/tile_use.h"
+#include "target/effects.h"
+
+namespace tl {
+namespace {
+
+constexpr int64_t address_registers = 24;  // that a loop needs beside its fragments
+
+}  // namespace
+
+void LoopPlanner::note(std::string text, bool refusal, Span span, BufferId buffer) {
+  f.notes.push_back({.pass = "plan_schedule",
+                     .subject = "loop " + loop.var.as<Var>()->hint,
+                     .text = std::move(text),
+                     .span = span ? span : loop.span,
+                     .refusal = refusal,
+                     .buffer = buffer});
+}
+
+// ── the plan ────────────────────────────────────────────────────────────────────────────────────────
+Stmt LoopPlanner::marked(const Stmt& s, std::string engine, int64_t stage, int64_t order) const {
+  auto with = [&](Attrs attrs) {
+    if (!engine.empty()) attrs.entries.insert_or_assign("engine", engine);
+    attrs.entries.insert_or_assign("stage", stage);
+    if (order) attrs.entries.insert_or_assign("order", order);
+    return attrs;
+  };
+  if (auto* n = s.as<Tile>()) return tile(*n->op, n->operands, with(n->attrs), n->span);
+  auto* n = s.as<For>();
+  return for_loop(n->var, n->min, n->extent, n->loop, n->body, n->span, with(n->attrs));
+}
+
+std::vector<Stmt> LoopPlanner::split(const Early& e, int64_t stages, std::vector<Stmt>& allocs) {
+  auto* store = e.nest.body.as<Store>();
+  ParallelNest loads = e.nest, rest = e.nest;
+  std::vector<std::pair<Expr, BufferId>> held;
+  std::vector<Expr> shape;
+  for (int64_t extent : e.nest.extents) shape.push_back(imm(extent));
+  std::vector<Stmt> out;
+  for (auto& value : loads_of(e)) {
+    BufferId tensor = value.as<Load>()->buffer;
+    BufferId fragment = f.add({.name = f[tensor].name + "_ahead",
+                               .dtype = f[tensor].dtype,
+                               .shape = shape,
+                               .scope = Scope::fragment,
+                               .span = e.stmt->span});
+    held.emplace_back(value, fragment);
+    allocs.push_back(alloc(fragment, e.stmt->span));
+    loads.body = tl::store(fragment, e.nest.vars, value, e.stmt->span);
+    out.push_back(marked(renamed(make_nest(loads)), "", stages - 2, 0));
+  }
+  Expr value = rewrite(store->value, [&](const Load& n, Rewriter& self) -> Expr {
+    for (auto& [what, fragment] : held)
+      if (equal(what, Expr(&n))) return tl::load(f, fragment, e.nest.vars, n.span);
+    return self.children(n);
+  });
+  rest.body = tl::store(store->buffer, store->index, value, store->span);
+  out.push_back(marked(make_nest(rest), "", stages - 1, 0));
+  return out;
+}
+
+// ── an operator in steps ────────────────────────────────────────────────────────────────────────────
+std::optional<LoopPlanner::Stepped> LoopPlanner::find_stepped() const {
+  std::optional<Stepped> found;
+  int64_t count = 0;
+  for (auto& e : early)
+    if (is_planned(e) && e.tensor && e.engine != "cp_async") return std::nullopt;
+  for (auto& s : body) {
+    bool ahead = std::ranges::any_of(early, [&](auto& e) { return is_planned(e) && e.stmt.same(s); });
+    bool only_names = s.as<Let>() || s.as<Alloc>();
+    if (ahead) continue;
+    auto* t = s.as<Tile>();
+    if (!only_names && (found || !t || !row_of(*t).steps)) return std::nullopt;
+    if (!only_names) {
+      LayoutDecisions none;
+      auto steps = row_of(*t).steps(*t, {f, kernel, target, team, none});
+      if (!steps) return std::nullopt;
+      found = Stepped{t, *steps, count};
+    }
+    count++;
+  }
+  if (!found || found->steps.count < 2 || found->steps.count % 2) return std::nullopt;
+  if (found->steps.registers > target.registers - address_registers) return std::nullopt;
+  for (size_t operand : found->steps.operands) {
+    BufferId b = region_of(*found->op, operand).buffer;
+    if (std::ranges::none_of(early, [&](auto& e) { return is_planned(e) && e.tile == b; }))
+      return std::nullopt;
+  }
+  return found;
+}
+
+int64_t LoopPlanner::place_of_last(const Stepped& op) {
+  int64_t loads = int64_t(op.steps.operands.size()) * (op.steps.count - 1);
+  return op.before + loads + op.steps.count - 1;
+}
+
+std::vector<Stmt> LoopPlanner::in_steps(const Stepped& op, int64_t stages, std::vector<Stmt>& allocs) {
+  const Steps& steps = op.steps;
+  Span span = op.op->span;
+  std::map<size_t, std::array<BufferId, 2>> held;
+  for (size_t operand : steps.operands) {
+    Region part = steps.part(operand, 0);
+    std::vector<Expr> shape;
+    for (auto& range : part.ranges)
+      if (!range.point) shape.push_back(range.extent);
+    for (int parity : {0, 1}) {
+      BufferId b = f.add({.name = fmt::format("{}_{}", f[part.buffer].name, parity),
+                          .dtype = f[part.buffer].dtype,
+                          .shape = shape,
+                          .scope = Scope::fragment,
+                          .span = span});
+      held[operand][size_t(parity)] = b;
+      allocs.push_back(alloc(b, span));
+    }
+  }
+  std::vector<Stmt> out;
+  int64_t place = place_of_last(op);
+  auto load_step = [&](int64_t step) {
+    for (size_t operand : steps.operands) {
+      BufferId fragment = held[operand][size_t(step % 2)];
+      Stmt s = make_tile(f, *find_op("copy"), {steps.part(operand, step), whole(f, fragment)}, {}, span);
+      out.push_back(step ? s : marked(s, "", stages - 1, place));
+    }
+  };
+  load_step(0);
+  for (int64_t step = 0; step < steps.count; step++) {
+    if (step + 1 < steps.count) load_step(step + 1);
+    std::vector<Operand> operands = op.op->operands;
+    for (size_t operand : steps.operands) operands[operand] = whole(f, held[operand][size_t(step % 2)]);
+    out.push_back(make_tile(f, row_of(*op.op), operands, steps.attrs(step), span));
+  }
+  return out;
+}
+
+Stmt LoopPlanner::planned(int64_t slots) {
+  int64_t stages = 0;
+  std::optional<Stepped> stepped = find_stepped();
+  for (auto& e : early)
+    if (is_planned(e))
+      stages = std::max<int64_t>(stages, f[e.tile].scope == Scope::fragment ? 1 : e.splits ? 2 : slots - 1);
+  if (stages == 0) return loop_stmt;
+  std::vector<Stmt> allocs;
+  std::map<const StmtNode*, std::vector<Stmt>> instead;
+  int64_t ahead = slots - 1, place = 0;
+  if (stepped) {
+    stages = ahead = slots;
+    place = place_of_last(*stepped);
+    instead[stepped->op] = in_steps(*stepped, stages, allocs);
+  }
+  for (auto& e : early) {
+    if (!is_planned(e)) continue;
+    BufferInfo& info = f[e.tile];
+    auto& to = instead[e.stmt.get()];
+    if (info.scope == Scope::fragment) {
+      to = {marked(e.stmt, "", stages - 1, free_after(e.tile).value_or(0))};
+    } else if (e.splits) {
+      info.slots = std::max<int64_t>(info.slots, 2);
+      to = e.tensor ? split(e, stages, allocs) : std::vector<Stmt>{marked(e.stmt, "", stages - 1, 0)};
+    } else {
+      info.slots = std::max<int64_t>(info.slots, slots);
+      to = {marked(e.stmt, e.engine, stages - ahead, place)};
+    }
+  }
+  Stmt inside = splice(loop.body, [&](const Stmt& original, const Stmt& walked) {
+    auto it = instead.find(original.get());
+    return it == instead.end() ? std::vector<Stmt>{walked} : it->second;
+  });
+  Attrs attrs = loop.attrs;
+  attrs.entries.insert_or_assign("num_stages", slots);
+  attrs.entries.insert_or_assign("stages", stages);
+  allocs.push_back(for_loop(loop.var, loop.min, loop.extent, loop.loop, inside, loop.span, attrs));
+  return block(std::move(allocs), loop.span);
+}
+
+// ── the whole loop ──────────────────────────────────────────────────────────────────────────────────
+std::string LoopPlanner::why_in_order() const {
+  if (!target.has_threads()) return fmt::format("{} runs one thread a block", target.name);
+  std::string why;
+  visit(
+      loop.body,
+      [&](const For& n) {
+        if (n.loop == Loop::pipelined && n.attrs.find("stages"))
+          why = fmt::format("the loop on line {} in it is pipelined", n.span.line);
+      },
+      [&](const Call& n) {
+        if (n.intrinsic->effect == Intrinsic::Effect::barrier ||
+            n.intrinsic->effect == Intrinsic::Effect::partial_barrier)
+          why = fmt::format("nothing moves across the {} in it", n.intrinsic->name);
+      });
+  return why;
+}
+
+Stmt LoopPlanner::run() {
+  int64_t asked = loop.attrs.get_int("num_stages"), slots = asked;
+  if (asked < 2) return loop_stmt;
+  if (std::string why = why_in_order(); !why.empty()) {
+    note(fmt::format("runs in order, num_stages={} has no effect: {}", asked, why), true);
+    return loop_stmt;
+  }
+  auto extent = as_int(loop.extent);
+  if (extent) slots = std::min(slots, *extent);
+  slots = std::min(slots, kernel.attrs.get_int("most_stages", slots));
+  if (slots < 2) {
+    if (slots < asked && !(extent && *extent < 2))
+      note(fmt::format("runs in order, num_stages={} has no effect: {} KB of shared memory hold no second "
+                       "slot of its tiles",
+                       asked, target.shared_bytes / 1024),
+           true);
+    return loop_stmt;
+  }
+  read_body();
+  std::vector<std::pair<Expr, bool>> conditions;
+  for (size_t i = 0; i < body.size(); i++) collect(body[i], i, conditions);
+  choose_tiles();
+  Stmt s = planned(slots);
+  report(asked, slots, !s.same(loop_stmt));
+  return s;
+}
+
+void LoopPlanner::report(int64_t asked, int64_t slots, bool pipelined) {
+  std::set<BufferId> told;
+  for (auto& e : early)
+    if (!is_planned(e) && e.tensor && f[e.tile].scope == Scope::shared && told.insert(e.tile).second)
+      note(fmt::format("the copy of {} to {} does not run ahead: {}", f[e.tensor].name, f[e.tile].name,
+                       e.why_not),
+           true, e.stmt->span, e.tile);
+  if (!pipelined) {
+    if (told.empty())
+      note(fmt::format("runs in order, num_stages={} has no effect: it has no copy from a tensor to a tile "
+                       "that could run ahead",
+                       asked),
+           true);
+    return;
+  }
+  if (slots < asked && kernel.attrs.find("most_stages"))
+    note(fmt::format("num_stages={} was asked for, {} fit into the {} KB of shared memory of a block", asked,
+                     slots, target.shared_bytes / 1024),
+         true);
+  std::vector<std::string> ways;
+  for (auto& e : early)
+    if (is_planned(e) && e.tensor)
+      ways.push_back(fmt::format("{} {}", f[e.tile].name,
+                                 f[e.tile].scope == Scope::fragment ? "loaded one iteration ahead"
+                                 : e.splits                         ? "through registers, 2 slots"
+                                            : fmt::format("by cp.async, {} slots", slots)));
+  note(fmt::format("pipelined: {}", fmt::join(ways, "; ")), false);
+}
+
+}  // namespace tl

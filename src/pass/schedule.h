@@ -1,0 +1,89 @@
+// What plan_schedule finds out of one pipelined loop: which of its statements may run ahead, which tiles can
+// have slots, by which engine each copy goes (early_statements.cpp), and what of it is done when
+// (plan_loop.cpp).
+#pragma once
+#include "ops/parallel.h"
+#include "pass/walk.h"
+
+namespace tl {
+
+// A statement that may run ahead, and the tile that it fills.
+struct Early {
+  Stmt stmt;
+  ParallelNest nest;
+  size_t top = 0;  // the statement of the body that it is, or is part of
+  std::vector<std::pair<Expr, bool>> conditions = {};
+  BufferId tile = {};
+  BufferId tensor = {};  // that it reads; none: it fills the tile with what it computes
+  std::string engine = "";
+  bool splits = false;  // a load into a fragment, and a store
+  std::string why_not = "";
+};
+
+// One pipelined loop, whose inner loops have been planned.
+struct LoopPlanner {
+  Function& f;
+  const Kernel& kernel;
+  const Target& target;
+  Stmt loop_stmt;
+  Team team;
+  const For& loop = *loop_stmt.as<For>();
+  std::vector<Stmt> body = statements_of(loop.body);
+  std::set<BufferId> written = {};  // in the loop
+  bool writes_tensors = false;
+  std::map<const ExprNode*, Expr> lets = {};  // of the body
+  std::vector<Early> early = {};
+  void note(std::string text, bool refusal, Span span = {}, BufferId buffer = {});
+  void read_body();
+  bool is_constant(BufferId tensor) const;
+  // Is it known iterations before? Else the reason.
+  std::string why_late(const Expr& e) const;
+  void collect(const Stmt& s, size_t top, std::vector<std::pair<Expr, bool>>& conditions);
+  void consider(const Stmt& s, const ParallelNest& nest, size_t top,
+                const std::vector<std::pair<Expr, bool>>& conditions);
+  bool is_early(const Stmt& s, BufferId tile) const;
+  // Walks the body in order: nothing may fill the tile once it has been used, or filled twice.
+  struct Order {
+    bool filled = false, used = false, broken = false;
+  };
+  void follow(const Stmt& s, BufferId tile, Order& order) const;
+  std::string why_one_slot(BufferId tile) const;
+  std::string why_not_async(const Early& e) const;
+  // May its loads go first, into fragments?  Each happens in every iteration of the nest.
+  std::string why_not_split(const Early& e) const;
+  static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+  // The distinct loads of tensors of a nest's value.
+  std::vector<Expr> loads_of(const Early& e) const;
+  void choose_engine(Early& e) const;
+  // How many statements that do not run ahead stand up to the last use of a fragment; nullopt: nothing that
+  // takes time comes after it.
+  std::optional<int64_t> free_after(BufferId fragment) const;
+  void drop(BufferId tile, const std::string& why);
+  void choose_tiles();
+  bool is_used(BufferId tile) const;
+  bool early_at_top(BufferId tile) const;
+  bool is_planned(const Early& e) const { return e.why_not.empty(); }
+  Stmt marked(const Stmt& s, std::string engine, int64_t stage, int64_t order) const;
+  // The loads of a nest into fragments, and the nest that reads those instead.
+  std::vector<Stmt> split(const Early& e, int64_t stages, std::vector<Stmt>& allocs);
+  // The operator that all of the loop's copies are for, where it can load a step's operands while the step
+  // before runs, also across iterations; nullopt where it cannot.
+  struct Stepped {
+    const Tile* op;
+    Steps steps;
+    int64_t before;  // statements that do not run ahead
+  };
+  std::optional<Stepped> find_stepped() const;
+  // The place of the last step: behind all loads of this iteration and all other steps.
+  static int64_t place_of_last(const Stepped& op);
+  // Loads of a step's operands stand before the step before; those of the first step run one iteration ahead,
+  // and the copies take the slot that they leave.
+  std::vector<Stmt> in_steps(const Stepped& op, int64_t stages, std::vector<Stmt>& allocs);
+  // Stages are counted so that the rest of the body has the last one.
+  Stmt planned(int64_t slots);
+  std::string why_in_order() const;
+  Stmt run();
+  void report(int64_t asked, int64_t slots, bool pipelined);
+};
+
+}  // namespace tl
