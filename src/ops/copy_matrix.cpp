@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "arith/prove.h"
+#include "ir/rewrite.h"
 #include "layout/swizzle.h"
 #include "ops/mapping.h"
 

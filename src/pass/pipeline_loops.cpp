@@ -18,6 +18,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "ir/rewrite.h"
 #include "layout/layout.h"
 #include "pass/passes.h"
 #include "target/effects.h"
