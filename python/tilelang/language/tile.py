@@ -444,11 +444,12 @@ def Pipelined(
     sync: Any = None,
     group: Any = None,
 ) -> Loop:
-    """A serial loop whose copies may run ahead of its computation, once the compiler makes pipelines.
+    """A serial loop whose copies run ahead of its computation; the result is that of the text's order.
 
-    This version runs the body in the order of its text, which gives the same result, and explain() says so.
-    num_stages: how many copies of each tile may be in flight; 0 and 1 mean none.  order, stage, sync, group:
-    a schedule by hand, one number (in group a list) for each statement of the body.  All are kept, and none
+    num_stages: how many slots each tile gets that the loop fills from a tensor, so that num_stages - 1 copies
+    of it are in flight; 0 and 1 mean none.  Where so many do not fit into shared memory, the largest number
+    that fits is taken.  explain() says which copies run ahead, and of each other one why it does not.  order,
+    stage, sync, group: a schedule by hand, one number (in group a list) for each statement of the body; none
     has an effect yet."""
     for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if given is not None and not isinstance(given, (list, tuple)):
