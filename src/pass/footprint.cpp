@@ -128,6 +128,12 @@ void Footprints::touch(Footprint& to, const Expr& index, const Conditions& condi
   }
 }
 
+std::optional<bool> Footprints::known(const Expr& condition) const {
+  if (!turned) return std::nullopt;
+  auto value = as_int(in_turn(resolved(condition)));
+  return value ? std::optional(*value != 0) : std::nullopt;
+}
+
 // What must hold as parts of which each is about all lanes of a vector: an index counts where they all may.
 void Footprints::split(const Expr& condition, bool holds, Conditions& to) const {
   auto* b = condition.as<Binary>();

@@ -32,8 +32,11 @@ class Footprints {
   Footprints(const Function& f, const Kernel& kernel, int warp);
   void enter(const For& loop);  // its variable takes these values
   void bind(const Let& let);
-  // From here on the variable is a number whose remainder by `turns` is `turn`; null: no variable is.
+  // From here on the variable is a number whose remainder by `turns` is `turn`, or (turns 0) that number;
+  // null: no variable is.
   void take_turn(const ExprNode* var, int64_t turn, int64_t turns);
+  // What a condition is in this turn; nullopt: it depends on more.
+  std::optional<bool> known(const Expr& condition) const;
   // An access by a team, where these conditions hold (each with whether it must or must not).
   using Conditions = std::vector<std::pair<Expr, bool>>;
   // It reaches over `elements` from the index on, on behalf of a thread or of any one of its warp.

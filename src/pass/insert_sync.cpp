@@ -110,17 +110,24 @@ struct Inserter {
     walk_loop(body, {}, runs, &loop);
   }
 
+  // Has it no more iterations than there are different turns? Then each is walked once.
+  static std::optional<int64_t> few_turns(const For& loop) {
+    auto extent = as_int(loop.extent);
+    return extent && *extent <= loop.attrs.get_int("turns") && is_int(loop.min, 0) ? extent : std::nullopt;
+  }
+
   // Twice as many turns as there are different ones; what is pending behind any of them.
   State walk_turns(const Stmt& body, const Accesses& head, const For* slotted) {
     State ends;
     int64_t turns = slotted ? slotted->attrs.get_int("turns") : 1;
-    for (int64_t round = 0; round < 2 * turns; round++) {
-      if (slotted) accesses.take_turn(slotted, round % turns, turns);
+    auto few = slotted ? few_turns(*slotted) : std::nullopt;
+    for (int64_t round = 0; round < few.value_or(2 * turns); round++) {
+      if (slotted) accesses.take_turn(slotted, round % turns, few ? 0 : turns);
       walk(body);
       if (accesses.conflict(now.pending, head) != Conflict::none) need_barrier(barrier_after, body);
       now.add(std::exchange(jumping.continues, {}), warp);
       now.pending.add(head, warp);
-      if (slotted) ends.add(now, warp);
+      if (slotted && !few) ends.add(now, warp);
     }
     if (slotted) accesses.take_turn(nullptr, 0, 1);
     return ends;
@@ -146,7 +153,12 @@ struct Inserter {
     unit(s, bounds);
     auto extent = as_int(loop.extent);
     bool runs = extent && *extent > 0;
-    loop.attrs.find("turns") ? walk_slotted(loop.body, runs, loop) : walk_loop(loop.body, {}, runs);
+    if (!loop.attrs.find("turns"))
+      walk_loop(loop.body, {}, runs);
+    else if (few_turns(loop))
+      walk_loop(loop.body, {}, runs, &loop);
+    else
+      walk_slotted(loop.body, runs, loop);
   }
 
   void walk_while(const Stmt& s, const While& loop) {
@@ -176,6 +188,7 @@ struct Inserter {
     StatementAccesses head = accesses.of(n.cond, team);
     unit(s, head);
     if (head.meets) now.pending = {};
+    if (auto holds = accesses.footprints.known(n.cond)) return walk(*holds ? n.then_body : n.else_body);
     State before = now;
     walk(n.then_body);
     State after = std::exchange(now, std::move(before));
