@@ -31,6 +31,19 @@
 namespace tl {
 namespace {
 
+// A barrier of a team.
+Stmt barrier_of(const Kernel& kernel, int warp, const Team& t, Span span) {
+  if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
+  if (t.count == warp && t.first % warp == 0)
+    return eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), span);
+  if (t.first % warp || t.count % warp)
+    fail(span,
+         "the threads [{}, {}) need a barrier of their own here, as they exchange data, but they are not "
+         "whole warps of {}: let the range begin and end at multiples of {}",
+         t.first, t.first + t.count, warp, warp);
+  return eval(call(*find_intrinsic("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
+}
+
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
@@ -263,28 +276,16 @@ struct Inserter {
     return place(kernel.body);
   }
 
-  Stmt barrier_of(const Team& t, Span span) const {
-    if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
-    if (t.count == warp && t.first % warp == 0)
-      return eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), span);
-    if (t.first % warp || t.count % warp)
-      fail(span,
-           "the threads [{}, {}) need a barrier of their own here, as they exchange data, but they are not "
-           "whole warps of {}: let the range begin and end at multiples of {}",
-           t.first, t.first + t.count, warp, warp);
-    return eval(call(*find_intrinsic("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
-  }
-
   Stmt place(const Stmt& body) const {
     return splice(body, [&](const Stmt& original, const Stmt& walked) {
       std::vector<Stmt> out;
       if (auto it = barrier.find(original.get()); it != barrier.end())
-        out.push_back(barrier_of(it->second, original->span));
+        out.push_back(barrier_of(kernel, warp, it->second, original->span));
       else if (warp_barrier.contains(original.get()))
         out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
       out.push_back(walked);
       if (auto it = barrier_after.find(original.get()); it != barrier_after.end())
-        out.push_back(barrier_of(it->second, original->span));
+        out.push_back(barrier_of(kernel, warp, it->second, original->span));
       return out;
     });
   }
