@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 
+#include "base/round.h"
 #include "ops/op.h"
 
 namespace tl {
@@ -64,7 +65,6 @@ struct SharedMatrix {
   Expr at(const Expr& row, const Expr& col, const Facts& facts) const;  // index of an element in the buffer
 };
 
-inline int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 bool is_whole_matrix(const Region& r, const Function& f);  // all of a two-dimensional buffer
 bool same_fragment(const Fragment& a, const Fragment& b);  // equal, told quickly where they are not
 // Does the region, a whole fragment, have this layout? An unknown layout will.

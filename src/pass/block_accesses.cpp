@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/round.h"
 #include "ir/rewrite.h"
 
 namespace tl {
@@ -102,8 +103,8 @@ void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkCon
     touched = footprints.of(e.buffer, e.index, conditions, at.team, {});
   } else if (e.bytes > 0) {
     std::vector<Expr> index = place_of(e);
-    touched =
-        footprints.of(e.buffer, index, conditions, at.team, {e.bytes / f[e.buffer].dtype.bytes(), e.by_warp});
+    touched = footprints.of(e.buffer, index, conditions, at.team,
+                            {ceil_of(e.bytes, f[e.buffer].dtype.bytes()), e.by_warp});
   }
   // Operations on the word of a barrier order themselves; they are ordered against its initialisation alone.
   if (e.reads() || e.is_phase) Accesses::add(to.reads, e.buffer, touched, warp);

@@ -1,15 +1,13 @@
 // Which statements of a pipelined loop may run ahead, and by which engine.
 #include "pass/schedule.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/product.h"
+#include "base/round.h"
 #include "ir/rewrite.h"
 #include "ops/mapping.h"
-#include "pass/splice.h"
 #include "pass/tile_use.h"
 #include "target/effects.h"
 
@@ -55,23 +53,23 @@ std::string LoopPlanner::why_late(const Expr& e) const {
 }
 
 // ── which statements ────────────────────────────────────────────────────────────────────────────────
-void LoopPlanner::collect(const Stmt& s, size_t top, std::vector<std::pair<Expr, bool>>& conditions) {
+void LoopPlanner::collect(const Stmt& s, std::vector<std::pair<Expr, bool>>& conditions) {
   if (auto* n = s.as<Block>()) {
-    for (auto& inner : n->stmts) collect(inner, top, conditions);
+    for (auto& inner : n->stmts) collect(inner, conditions);
   } else if (auto* branch = s.as<If>()) {
     for (bool holds : {true, false}) {
       conditions.emplace_back(branch->cond, holds);
-      if (Stmt arm = holds ? branch->then_body : branch->else_body) collect(arm, top, conditions);
+      if (Stmt arm = holds ? branch->then_body : branch->else_body) collect(arm, conditions);
       conditions.pop_back();
     }
   } else if (auto nest = nest_of(s, f)) {
-    consider(s, *nest, top, conditions);
+    consider(s, *nest, conditions);
   }
 }
 
-void LoopPlanner::consider(const Stmt& s, const ParallelNest& nest, size_t top,
+void LoopPlanner::consider(const Stmt& s, const ParallelNest& nest,
                            const std::vector<std::pair<Expr, bool>>& conditions) {
-  Early e{.stmt = s, .nest = nest, .top = top, .conditions = conditions};
+  Early e{.stmt = s, .nest = nest, .conditions = conditions};
   std::set<BufferId> fills, reads;
   bool plain = true;
   visit_effects(nest.body, [&](const Stmt&, const Effect& x) {
@@ -152,10 +150,8 @@ std::string LoopPlanner::why_one_slot(BufferId tile) const {
 
 // ── by which engine ─────────────────────────────────────────────────────────────────────────────────
 std::string LoopPlanner::why_not_async(const Early& e) const {
-  bool has = std::ranges::any_of(target.async, [](auto& row) {
-    return row.does == AsyncInstr::AsyncKind::copy && row.token == Token::copies;
-  });
-  if (!has) return fmt::format("{} has no asynchronous copies", target.name);
+  if (!target.group_row(AsyncInstr::AsyncKind::copy))
+    return fmt::format("{} has no asynchronous copies", target.name);
   auto* store = e.nest.body.as<Store>();
   auto* load = store ? store->value.as<Load>() : nullptr;
   if (!load || store->mask || load->mask) {
@@ -186,7 +182,7 @@ std::string LoopPlanner::why_not_split(const Early& e) const {
     bytes += load->dtype.bytes();
   }
   if (packed) return "elements of 4 bits are stored in pairs";
-  int64_t per_thread = ceil_div(product(e.nest.extents), std::max<int64_t>(1, team.count)) * bytes;
+  int64_t per_thread = ceil_of(product(e.nest.extents), std::max<int64_t>(1, team.count)) * bytes;
   if (per_thread > most_register_bytes)
     return fmt::format("{} bytes a thread are too many to be kept in registers", per_thread);
   return "";

@@ -173,17 +173,16 @@ struct Measurer {
 
   void effect(const Stmt& s, const Effect& e) {
     if (!e.by || e.by->kind == Kind::Load) return element(s, e);
-    // A warp-wide copy: as many lanes as its blocks have rows give the address of 16 bytes.
     auto& call = static_cast<const Call&>(*e.by);
-    for (auto* row : target.copies)
-      if (call.intrinsic == &row->intrinsic && f[e.buffer].scope == Scope::shared)
-        measure({.buffer = e.buffer,
-                 .index = place_of(call.args[e.argument])->index[0],
-                 .writes = e.writes(),
-                 .instruction = row->intrinsic.name,
-                 .bytes = 16,
-                 .takers = 8 * row->matrices,
-                 .span = here});
+    if (e.bytes == 0 || (e.by_warp && f[e.buffer].scope != Scope::shared)) return;
+    auto* warp_wide = copy_row_of(*call.intrinsic);  // as many lanes as its blocks have rows give an address
+    measure({.buffer = e.buffer,
+             .index = place_of(call.args[e.argument])->index[0],
+             .writes = e.writes(),
+             .instruction = call.intrinsic->name,
+             .bytes = int(e.bytes),
+             .takers = warp_wide ? 8 * warp_wide->matrices : target.warp,
+             .span = here});
   }
 
   void element(const Stmt& s, const Effect& e) {

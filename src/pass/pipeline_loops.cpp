@@ -26,12 +26,6 @@
 namespace tl {
 namespace {
 
-const Intrinsic& row_for(const Target& target, AsyncInstr::AsyncKind kind) {
-  for (auto& row : target.async)
-    if (row.does == kind && row.token == Token::copies) return row.intrinsic;
-  internal_error("the target has no such row");
-}
-
 const Attrs* attrs_of(const Stmt& s) {
   if (auto* n = s.as<Tile>()) return &n->attrs;
   if (auto* n = s.as<For>(); n && n->loop == Loop::parallel) return &n->attrs;
@@ -92,8 +86,8 @@ Stmt with_slot(const Function& f, const Stmt& body, const std::set<BufferId>& ah
 struct Piece {
   int64_t order = 0, stage = 0;
   Stmt stmt;
-  bool is_async = false;
   std::set<BufferId> copied = {};  // asynchronously
+  bool is_async() const { return !copied.empty(); }
 };
 
 struct LoopPipeliner {
@@ -156,7 +150,6 @@ struct LoopPipeliner {
         Stmt x(static_cast<const StmtNode*>(&n));
         auto* attrs = attrs_of(x);
         if (!attrs || attrs->get_string("engine") != "cp_async") return;
-        piece.is_async = true;
         visit_effects(x, [&](const Stmt&, const Effect& e) {
           if (e.writes()) piece.copied.insert(e.buffer);
         });
@@ -186,7 +179,9 @@ struct LoopPipeliner {
     Stmt s = renamed(substitute(piece.stmt, {{loop.var.get(), iteration}}));
     return if_then(exists, with_slot(f, s, filled_ahead, cast(i64, iteration)), {}, loop.span);
   }
-  Stmt commit() const { return eval(call(row_for(target, AsyncInstr::AsyncKind::commit), {}), loop.span); }
+  Stmt of_groups(AsyncInstr::AsyncKind does, std::vector<Expr> args) const {
+    return eval(call(target.group_row(does)->intrinsic, std::move(args)), loop.span);
+  }
 
   // ── groups ──────────────────────────────────────────────────────────────────────────────────────────
   // Each piece that copies closes a group in every step.  A statement of stage r that reads what the q-th of
@@ -194,9 +189,9 @@ struct LoopPipeliner {
   // `passed`: the groups that this step has closed already.
   std::optional<int64_t> may_be_open(const Stmt& reader, int64_t stage, int64_t passed) const {
     std::optional<int64_t> least;
-    int64_t groups = std::ranges::count_if(pieces, [](auto& p) { return p.is_async; }), number = 0;
+    int64_t groups = std::ranges::count_if(pieces, [](auto& p) { return p.is_async(); }), number = 0;
     for (auto& p : pieces) {
-      if (!p.is_async) continue;
+      if (!p.is_async()) continue;
       bool reads = false;
       visit_effects(reader, [&](const Stmt&, const Effect& e) { reads |= p.copied.contains(e.buffer); });
       int64_t left = (stage - p.stage) * groups + passed - ++number;
@@ -214,8 +209,7 @@ struct LoopPipeliner {
   void need(const Stmt& reader, int64_t stage, Open& open, std::vector<Stmt>& out) const {
     auto left = may_be_open(reader, stage, open.passed);
     if (!left || *left >= open.most) return;
-    const Intrinsic& row = row_for(target, AsyncInstr::AsyncKind::wait_groups);
-    out.push_back(eval(call(row, {imm(*left, i32)}), loop.span));
+    out.push_back(of_groups(AsyncInstr::AsyncKind::wait_groups, {imm(*left, i32)}));
     open.most = *left;
   }
 
@@ -228,10 +222,10 @@ struct LoopPipeliner {
       Expr later = binary(BinaryOp::add, step, imm(in_prologue ? -p.stage : stages - p.stage, type));
       Expr exists = binary(BinaryOp::lt, later, loop.extent);
       if (in_prologue && p.stage > 0) exists = both(binary(BinaryOp::ge, step, imm(p.stage, type)), exists);
-      if (!p.is_async) need(p.stmt, p.stage, open, out);
+      if (!p.is_async()) need(p.stmt, p.stage, open, out);
       out.push_back(at(p, later, exists));
-      if (!p.is_async) continue;
-      out.push_back(commit());
+      if (!p.is_async()) continue;
+      out.push_back(of_groups(AsyncInstr::AsyncKind::commit, {}));
       open.most++, open.passed++;
     }
   }

@@ -165,7 +165,7 @@ Stmt LoopPlanner::planned(int64_t slots) {
     BufferInfo& info = f[e.tile];
     auto& to = instead[e.stmt.get()];
     if (info.scope == Scope::fragment) {
-      to = {marked(e.stmt, "", stages - 1, free_after(e.tile).value_or(0))};
+      to = {marked(e.stmt, "", stages - 1, free_after(e.tile).value())};
     } else if (e.splits) {
       info.slots = std::max<int64_t>(info.slots, 2);
       to = e.tensor ? split(e, stages, allocs) : std::vector<Stmt>{marked(e.stmt, "", stages - 1, 0)};
@@ -223,7 +223,7 @@ Stmt LoopPlanner::run() {
   }
   read_body();
   std::vector<std::pair<Expr, bool>> conditions;
-  for (size_t i = 0; i < body.size(); i++) collect(body[i], i, conditions);
+  for (auto& s : body) collect(s, conditions);
   choose_tiles();
   Stmt s = planned(slots);
   report(asked, slots, !s.same(loop_stmt));

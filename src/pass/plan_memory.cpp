@@ -215,8 +215,7 @@ CompileError too_large(const Function& f, const std::vector<Lifetime>& placed, i
   const BufferInfo& info = f[largest->buffer];
   return {info.span,
           fmt::format("the tiles need {:.1f} KB of shared memory ({}), but {} gives a block {} KB; {} would "
-                      "have to shrink "
-                      "to {:.1f} KB",
+                      "have to shrink to {:.1f} KB",
                       double(needed) / 1024, each, target.name, target.shared_bytes / 1024, info.name,
                       double(std::max<int64_t>(0, bytes_of(info) - (needed - target.shared_bytes))) / 1024)};
 }

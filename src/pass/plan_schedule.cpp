@@ -10,9 +10,10 @@
 //                       iteration later another one stores it, cast if need be, into one of two slots
 //   a fragment          is loaded for the next iteration as soon as nobody needs it in this one
 //
-//   for k in pipelined(16) {num_stages=3}:    ->  for k in pipelined(16) {num_stages=3, stages=2}:
-//     copy(A[k*32:], As)                            copy(A[k*32:], As) {engine="cp_async", stage=0}   As:
-//     slots(3) gemm(As, …)                                   gemm(As, …)
+//   As = shared f16[128, 32]                  ->  As = shared f16[128, 32] slots(3)
+//   for k in pipelined(16) {num_stages=3}:        for k in pipelined(16) {num_stages=3, stages=2}:
+//     copy(A[k*32:], As)                            copy(A[k*32:], As) {engine="cp_async", stage=0}
+//     gemm(As, …)                                   gemm(As, …)
 #include "pass/passes.h"
 #include "pass/schedule.h"
 

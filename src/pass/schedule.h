@@ -11,7 +11,6 @@ namespace tl {
 struct Early {
   Stmt stmt;
   ParallelNest nest;
-  size_t top = 0;  // the statement of the body that it is, or is part of
   std::vector<std::pair<Expr, bool>> conditions = {};
   BufferId tile = {};
   BufferId tensor = {};  // that it reads; none: it fills the tile with what it computes
@@ -38,8 +37,8 @@ struct LoopPlanner {
   bool is_constant(BufferId tensor) const;
   // Is it known iterations before? Else the reason.
   std::string why_late(const Expr& e) const;
-  void collect(const Stmt& s, size_t top, std::vector<std::pair<Expr, bool>>& conditions);
-  void consider(const Stmt& s, const ParallelNest& nest, size_t top,
+  void collect(const Stmt& s, std::vector<std::pair<Expr, bool>>& conditions);
+  void consider(const Stmt& s, const ParallelNest& nest,
                 const std::vector<std::pair<Expr, bool>>& conditions);
   bool is_early(const Stmt& s, BufferId tile) const;
   // Walks the body in order: nothing may fill the tile once it has been used, or filled twice.
@@ -51,7 +50,6 @@ struct LoopPlanner {
   std::string why_not_async(const Early& e) const;
   // May its loads go first, into fragments?  Each happens in every iteration of the nest.
   std::string why_not_split(const Early& e) const;
-  static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
   // The distinct loads of tensors of a nest's value.
   std::vector<Expr> loads_of(const Early& e) const;
   void choose_engine(Early& e) const;

@@ -75,6 +75,11 @@ const DotInstr* Target::dot_for(DType a, DType b, DType c) const {
   return nullptr;
 }
 
+const AsyncInstr* Target::group_row(AsyncInstr::AsyncKind does) const {
+  auto row = std::ranges::find_if(
+      async, [&](const AsyncInstr& r) { return r.does == does && r.token == Token::copies; });
+  return row == async.end() ? nullptr : &*row;
+}
 const CopyInstr* Target::copy_named(std::string_view wanted) const {
   for (auto* row : copies)
     if (row->intrinsic.name == wanted) return row;

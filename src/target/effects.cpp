@@ -121,6 +121,16 @@ struct Collector {
   }
 };
 
+auto by_intrinsic(const auto& rows, auto address) {
+  std::unordered_map<const Intrinsic*, decltype(address(rows[0]))> by;
+  for (auto& row : rows) by.emplace(&address(row)->intrinsic, address(row));
+  return by;
+}
+auto found(const auto& rows, const Intrinsic& intrinsic) {
+  auto it = intrinsic.effect == Intrinsic::Effect::memory ? rows.find(&intrinsic) : rows.end();
+  return it == rows.end() ? nullptr : it->second;
+}
+
 }  // namespace
 
 std::vector<Expr> place_of(const Effect& e) {
@@ -160,25 +170,13 @@ std::set<BufferId> written_buffers(const Stmt& body) {
 }
 
 const CopyInstr* copy_row_of(const Intrinsic& intrinsic) {
-  if (intrinsic.effect != Intrinsic::Effect::memory) return nullptr;
-  static const auto rows = [] {
-    std::unordered_map<const Intrinsic*, const CopyInstr*> by;
-    for (auto* row : nvidia_copies(newest)) by.emplace(&row->intrinsic, row);
-    return by;
-  }();
-  auto it = rows.find(&intrinsic);
-  return it == rows.end() ? nullptr : it->second;
+  static const auto rows = by_intrinsic(nvidia_copies(newest), [](auto* row) { return row; });
+  return found(rows, intrinsic);
 }
 
 const AsyncInstr* async_row_of(const Intrinsic& intrinsic) {
-  if (intrinsic.effect != Intrinsic::Effect::memory) return nullptr;
-  static const auto rows = [] {
-    std::unordered_map<const Intrinsic*, const AsyncInstr*> by;
-    for (auto& row : nvidia_async(newest)) by.emplace(&row.intrinsic, &row);
-    return by;
-  }();
-  auto it = rows.find(&intrinsic);
-  return it == rows.end() ? nullptr : it->second;
+  static const auto rows = by_intrinsic(nvidia_async(newest), [](auto& row) { return &row; });
+  return found(rows, intrinsic);
 }
 
 }  // namespace tl

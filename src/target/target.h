@@ -66,6 +66,8 @@ struct Target {
   const MatrixInstr* matrix_for(DType a, DType b, DType c) const;
   const DotInstr* dot_for(DType a, DType b, DType c) const;
   const CopyInstr* copy_named(std::string_view name) const;
+  // Of the copies that threads wait for in groups; null if the target has none.
+  const AsyncInstr* group_row(AsyncInstr::AsyncKind does) const;
   bool lacks(const Intrinsic& row) const;  // is it an instruction, and not one of this target's?
   const AtomicInstr* atomic_for(Intrinsic::Atomic op, DType value, bool global) const;
   // How many neighbouring elements the chip can update by one call of this kind, each for itself.
