@@ -10,7 +10,7 @@ An example defines `cases` and `SMALL`, and ends with `main`; a test asks for th
     harness.main(__doc__, cases)                         # --target, --rows, --columns; status 1 if wrong
 
     for case in harness.small_cases("gpu"):              # of all examples, at those sizes
-        kernel = tilelang.compile(case.kernel, target="sim:sm_80")
+        kernel = case.compiled("sim:sm_80")
         assert harness.worst(kernel, case) <= case.bound
 """
 
@@ -40,6 +40,10 @@ class Case:
     expected: dict[int, Any]  # the number of an argument: its content after the call
     bound: float  # relative error allowed, |found - expected| / |expected|; 0: every element is equal
     thread_level: bool = False  # code of single threads, which "cpu" and "reference" refuse
+    pass_configs: dict[str, Any] | None = None
+
+    def compiled(self, target: str) -> Any:
+        return tilelang.compile(self.kernel, target=target, pass_configs=self.pass_configs)
 
 
 def blank(shape: Any, dtype: Any = "float32") -> np.ndarray:
@@ -95,7 +99,7 @@ def worst(kernel: Any, case: Case) -> float:
 def is_refused(case: Case, target: str) -> bool:
     """Whether compiling or calling it says that it is thread-level code."""
     try:
-        worst(tilelang.compile(case.kernel, target=target), case)
+        worst(case.compiled(target), case)
     except tilelang.CompileError as error:
         return "thread-level code" in str(error)
     return False
@@ -126,7 +130,7 @@ def judge(case: Case, target: str) -> tuple[bool, str]:
     if case.thread_level and kind_of(target) != "gpu":
         right = is_refused(case, target)
         return right, f"{target}: {case.name}: {'' if right else 'not '}refused, as thread-level code must be"
-    kernel = tilelang.compile(case.kernel, target=target)
+    kernel = case.compiled(target)
     error = worst(kernel, case)
     said = f"relative error {error:.1e}, at most {case.bound:.0e} allowed"
     if not case.bound:

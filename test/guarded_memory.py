@@ -128,7 +128,7 @@ def main():
                 assert np.array_equal(b, np.repeat(2 * a[:, None], N, 1))
     for case in harness.small_cases("cpu"):
         if not case.thread_level:
-            kernel = tilelang.compile(case.kernel, target="cpu")
+            kernel = case.compiled("cpu")
             for side in ("begin", "end"):
                 print(case.name, side, flush=True)
                 run(kernel, case.arguments, side)

@@ -20,7 +20,7 @@ import harness  # noqa: E402
 
 def faults(case: harness.Case, target: str, seeds: Iterable[int]) -> list[str]:
     """What is wrong with a case, seed by seed."""
-    kernel = tilelang.compile(case.kernel, target=target)
+    kernel = case.compiled(target)
     wrong = []
     for seed in seeds:
         arguments = [harness.put(kernel, value) for value in case.arguments]

@@ -213,9 +213,7 @@ void LoopPlanner::choose_engine(Early& e) const {
 std::optional<int64_t> LoopPlanner::free_after(BufferId fragment) const {
   int64_t count = 0, last = 0;
   bool works = false;
-  for (auto& s : body) {
-    bool ahead = std::ranges::any_of(early, [&](auto& e) { return is_planned(e) && e.stmt.same(s); });
-    if (ahead) continue;
+  for (auto& s : rest_of_body()) {
     count++;
     works |= s.as<Tile>() || s.as<For>() || s.as<If>();
     if (use_of(f, s, fragment).touched) last = count, works = false;

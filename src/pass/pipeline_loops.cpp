@@ -238,17 +238,24 @@ struct LoopPipeliner {
       while (next < pieces.size() && pieces[next].order <= order) next++;
       ahead(first, next, loop.var, false, open, out);
     };
-    int64_t place = 0;
-    open.passed = 0;
-    // In front of the copies of this step, so that one barrier is for both: what has landed becomes known to
-    // all, and the slot that is filled next has been read by all.
+    std::vector<Stmt> rest;
     for (auto& s : body)
-      if (!runs_ahead(s)) need(projected(s, -1, -1), stages, open, out);
-    for (auto& s : body) {
-      if (runs_ahead(s)) continue;
-      up_to(place++);
-      Stmt rest = projected(s, -1, -1);
-      out.push_back(with_slot(f, rest, filled_ahead, cast(i64, loop.var)));
+      if (!runs_ahead(s)) rest.push_back(projected(s, -1, -1));
+    // In front of the copies that are begun at this place, so that one barrier is for both: what has landed
+    // becomes known to all, and the slot that is filled next has been read by all.
+    auto need_here = [&](size_t place) {
+      bool begins = place == 0 || (next < pieces.size() && pieces[next].order <= int64_t(place));
+      if (!begins) return;
+      int64_t until = INT64_MAX;  // the next place that begins copies
+      for (auto& p : pieces)
+        if (p.order > int64_t(place)) until = std::min(until, p.order);
+      for (size_t i = place; i < rest.size() && int64_t(i) < until; i++) need(rest[i], stages, open, out);
+    };
+    open.passed = 0;
+    for (size_t place = 0; place < rest.size(); place++) {
+      need_here(place);
+      up_to(int64_t(place));
+      out.push_back(with_slot(f, rest[place], filled_ahead, cast(i64, loop.var)));
     }
     up_to(INT64_MAX);
     return block(std::move(out), loop.body->span);

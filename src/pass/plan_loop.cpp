@@ -145,19 +145,58 @@ std::vector<Stmt> LoopPlanner::in_steps(const Stepped& op, int64_t stages, std::
   return out;
 }
 
+// ── where copies are begun ──────────────────────────────────────────────────────────────────────────
+std::vector<Stmt> LoopPlanner::rest_of_body() const {
+  std::vector<Stmt> rest;
+  for (auto& s : body)
+    if (std::ranges::none_of(early, [&](auto& e) { return is_planned(e) && e.stmt.same(s); }))
+      rest.push_back(s);
+  return rest;
+}
+
+void LoopPlanner::choose_places() {
+  struct Reads {
+    int64_t first = 0, end = 0;  // the first reader, and behind the last one
+    int64_t product = 0;         // in front of which the first reader stands
+  };
+  std::map<BufferId, Reads> reads;
+  for (auto& e : early)
+    if (is_planned(e) && e.engine == "cp_async") reads[e.tile];
+  int64_t place = 0, products = 0;
+  for (auto& s : rest_of_body()) {
+    for (auto& [tile, r] : reads) {
+      if (!use_of(f, s, tile).touched) continue;
+      if (r.end == 0) r.first = place, r.product = products;
+      r.end = place + 1;
+    }
+    products += contains(s, [](const Tile& t) { return row_of(t).steps != nullptr; });
+    place++;
+  }
+  std::set<int64_t> needed_by;
+  for (auto& [tile, r] : reads) needed_by.insert(r.product);
+  if (needed_by.size() < 2) return;
+  for (auto& e : early) {
+    if (!reads.contains(e.tile)) continue;
+    auto& own = reads[e.tile];
+    bool waits_later = std::ranges::any_of(reads, [&](auto& r) { return r.second.first >= own.end; });
+    e.place = waits_later ? own.end : own.first;
+  }
+}
+
 Stmt LoopPlanner::planned(int64_t slots) {
   int64_t stages = 0;
   std::optional<Stepped> stepped = find_stepped();
+  choose_places();
   for (auto& e : early)
     if (is_planned(e))
       stages = std::max<int64_t>(stages, f[e.tile].scope == Scope::fragment ? 1 : e.splits ? 2 : slots - 1);
   if (stages == 0) return loop_stmt;
   std::vector<Stmt> allocs;
   std::map<const StmtNode*, std::vector<Stmt>> instead;
-  int64_t ahead = slots - 1, place = 0;
+  int64_t ahead = slots - 1;
   if (stepped) {
     stages = ahead = slots;
-    place = place_of_last(*stepped);
+    for (auto& e : early) e.place = place_of_last(*stepped);
     instead[stepped->op] = in_steps(*stepped, stages, allocs);
   }
   for (auto& e : early) {
@@ -171,7 +210,7 @@ Stmt LoopPlanner::planned(int64_t slots) {
       to = e.tensor ? split(e, stages, allocs) : std::vector<Stmt>{marked(e.stmt, "", stages - 1, 0)};
     } else {
       info.slots = std::max<int64_t>(info.slots, slots);
-      to = {marked(e.stmt, e.engine, stages - ahead, place)};
+      to = {marked(e.stmt, e.engine, stages - ahead, e.place)};
     }
   }
   Stmt inside = splice(loop.body, [&](const Stmt& original, const Stmt& walked) {

@@ -9,6 +9,7 @@
 //   otherwise           what cp.async cannot move goes through registers: one statement loads a fragment, one
 //                       iteration later another one stores it, cast if need be, into one of two slots
 //   a fragment          is loaded for the next iteration as soon as nobody needs it in this one
+// `order` says where in the iteration it stands: behind so many statements that do not run ahead.
 //
 //   As = shared f16[128, 32]                  ->  As = shared f16[128, 32] slots(3)
 //   for k in pipelined(16) {num_stages=3}:        for k in pipelined(16) {num_stages=3, stages=2}:

@@ -16,6 +16,7 @@ struct Early {
   BufferId tensor = {};  // that it reads; none: it fills the tile with what it computes
   std::string engine = "";
   bool splits = false;  // a load into a fragment, and a store
+  int64_t place = 0;    // behind how many statements of an iteration that do not run ahead it is begun
   std::string why_not = "";
 };
 
@@ -60,8 +61,15 @@ struct LoopPlanner {
   void choose_tiles();
   bool is_used(BufferId tile) const;
   bool early_at_top(BufferId tile) const;
+  // The statements of the body that do not run ahead: what `order` counts.
+  std::vector<Stmt> rest_of_body() const;
   bool is_planned(const Early& e) const { return e.why_not.empty(); }
   Stmt marked(const Stmt& s, std::string engine, int64_t stage, int64_t order) const;
+  // Where asynchronous copies are begun: in front of the iteration, where one wait is for all of them.  Where
+  // different matrix products read them, each has a wait of its own, in front of its product, and is begun
+  // behind the product that reads it, as the next iteration will not need it sooner than another product has
+  // run; a copy that no other wait follows is begun behind its own wait.
+  void choose_places();
   // The loads of a nest into fragments, and the nest that reads those instead.
   std::vector<Stmt> split(const Early& e, int64_t stages, std::vector<Stmt>& allocs);
   // The operator that all of the loop's copies are for, where it can load a step's operands while the step

@@ -59,7 +59,7 @@ def test_simulator_agrees(name):
     for case in module.cases("gpu", **module.SMALL):
         found = []
         for target in ("cuda", f"sim:{chip}"):
-            kernel = tilelang.compile(case.kernel, target=target)
+            kernel = case.compiled(target)
             arguments = [harness.put(kernel, value) for value in case.arguments]
             kernel(*arguments)
             found.append([harness.get(arguments[i]) for i in case.expected])

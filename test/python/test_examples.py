@@ -59,7 +59,7 @@ def test_chips_compile_it(name):
     module, turn = importlib.import_module(name), NAMES.index(name)
     for case in module.cases("gpu"):
         for chip in {*in_turn(CHIPS, turn), *in_turn(["sm_75", *CHIPS[-4:]], turn)}:
-            compile_for = functools.partial(tilelang.compile, case.kernel, target=f"cuda -arch={chip}")
+            compile_for = functools.partial(case.compiled, f"cuda -arch={chip}")
             if (name, chip) in TOO_LARGE:
                 with pytest.raises(
                     tilelang.CompileError, match=rf"{name}\.py:\d+:(?s:.*)would have to shrink"
