@@ -38,7 +38,7 @@ enum class Nest { none, parallel, settled };
 // the last around a statement (it is what spreads the statement over threads) and those of a nest with
 // attributes (a layout has a dimension for each).
 bool removable(const For& n, const Stmt& body, Nest around) {
-  if (has_jump(body) || n.attrs.find("engine")) return false;
+  if (has_jump(body) || n.attrs.find("engine") || n.attrs.find("stage")) return false;
   if (n.loop != Loop::parallel) return true;
   if (!n.attrs.entries.empty() || around == Nest::settled) return false;
   auto* inner = body.as<For>();

@@ -123,7 +123,7 @@ void LoopPlanner::follow(const Stmt& s, BufferId tile, Order& order) const {
   }
 }
 
-std::string LoopPlanner::why_one_slot(BufferId tile) const {
+std::string LoopPlanner::why_not_own(BufferId tile) const {
   const std::string& name = f[tile].name;
   for (auto& b : f.buffers)
     if (f[tile].alias_of || (b.alias_of && b.alias_of == tile)) return name + " has another view";
@@ -142,9 +142,14 @@ std::string LoopPlanner::why_one_slot(BufferId tile) const {
     return fmt::format("{} is read before all of it is written in an iteration", name);
   if (use_after(f, kernel.body, loop_stmt.get(), tile).reads_earlier)
     return fmt::format("{} is read after the loop", name);
+  return "";
+}
+
+std::string LoopPlanner::why_one_slot(BufferId tile) const {
+  if (std::string why = why_not_own(tile); !why.empty()) return why;
   Order order;
   follow(loop.body, tile, order);
-  if (order.broken) return fmt::format("{} is written more than once in an iteration", name);
+  if (order.broken) return fmt::format("{} is written more than once in an iteration", f[tile].name);
   return "";
 }
 

@@ -26,23 +26,38 @@
 namespace tl {
 namespace {
 
+// Of what the plan may mark: operators, parallel loops, and loops of one iteration around anything else.
+bool is_marker(const For& n) { return n.loop == Loop::serial && n.attrs.find("stage"); }
 const Attrs* attrs_of(const Stmt& s) {
   if (auto* n = s.as<Tile>()) return &n->attrs;
-  if (auto* n = s.as<For>(); n && n->loop == Loop::parallel) return &n->attrs;
+  if (auto* n = s.as<For>(); n && (n->loop == Loop::parallel || is_marker(*n))) return &n->attrs;
   return nullptr;
 }
 bool runs_ahead(const Stmt& s) {
   auto* attrs = attrs_of(s);
   return attrs && attrs->find("stage");
 }
+
+// Where in an iteration something that runs ahead stands, and for which iteration.
+struct Place {
+  int64_t order = 0, rank = 0, later = 0;  // later: less the stage, so that later iterations come last
+  auto operator<=>(const Place&) const = default;
+  int64_t stage() const { return -later; }
+};
+Place place_of(const Stmt& s) {
+  auto* attrs = attrs_of(s);
+  return {attrs->get_int("order"), attrs->get_int("rank"), -attrs->get_int("stage")};
+}
 Stmt unmarked(const Stmt& s) {
   auto without = [](Attrs attrs) {
     attrs.entries.erase("stage");
     attrs.entries.erase("order");
+    attrs.entries.erase("rank");
     return attrs;
   };
-  if (auto* n = s.as<Tile>()) return tile(*n->op, n->operands, without(n->attrs), n->span);
+  if (auto* n = s.as<Tile>()) return tile(*n->op, n->operands, without(n->attrs), n->span, n->body);
   auto* n = s.as<For>();
+  if (is_marker(*n)) return n->body;
   return for_loop(n->var, n->min, n->extent, n->loop, n->body, n->span, without(n->attrs));
 }
 
@@ -84,7 +99,7 @@ Stmt with_slot(const Function& f, const Stmt& body, const std::set<BufferId>& ah
 
 // A part of the body that runs as one: of one stage, at one place of the iteration.
 struct Piece {
-  int64_t order = 0, stage = 0;
+  int64_t order, stage;
   Stmt stmt;
   std::set<BufferId> copied = {};  // asynchronously
   bool is_async() const { return !copied.empty(); }
@@ -100,31 +115,32 @@ struct LoopPipeliner {
   std::set<BufferId> filled_ahead = {};  // tiles that a piece fills
   std::vector<Stmt> allocs = {};         // of tiles that several iterations use at once
 
-  // What of a statement has this stage and place; the rest of the body, where they are negative.
-  Stmt projected(const Stmt& s, int64_t stage, int64_t order) const {
+  // What of a statement has this place; without one, what does not run ahead.
+  Stmt projected(const Stmt& s, std::optional<Place> place) const {
     if (!s) return s;
-    if (auto* attrs = attrs_of(s)) {
-      bool kept =
-          runs_ahead(s) ? attrs->get_int("stage") == stage && attrs->get_int("order") == order : stage < 0;
-      return kept ? (stage < 0 ? s : unmarked(s)) : block({});
-    }
+    if (runs_ahead(s)) return place == place_of(s) ? unmarked(s) : block({});
+    if (attrs_of(s)) return place ? block({}) : s;
     if (auto* n = s.as<Block>()) {
       std::vector<Stmt> out;
-      for (auto& inner : n->stmts) out.push_back(projected(inner, stage, order));
+      for (auto& inner : n->stmts) out.push_back(projected(inner, place));
       return block(std::move(out), n->span);
     }
     if (auto* n = s.as<If>()) {
-      Stmt yes = projected(n->then_body, stage, order), no = projected(n->else_body, stage, order);
+      Stmt yes = projected(n->then_body, place), no = projected(n->else_body, place);
       if ((!yes || is_empty(yes)) && (!no || is_empty(no))) return block({});
       return if_then(n->cond, yes, no && is_empty(no) ? Stmt{} : no, n->span);
     }
-    return stage < 0 ? s : block({});
+    return place ? block({}) : s;
   }
 
   // A part of the body with the names that it uses, which the body gives.
   Stmt with_names(const Stmt& part) const {
     std::vector<Stmt> lets, out{part};
-    visit(loop.body, [&](const Let& n) { lets.push_back(Stmt(&n)); });
+    std::set<const Let*> own;
+    visit(part, [&](const Let& n) { own.insert(&n); });
+    visit(loop.body, [&](const Let& n) {
+      if (!own.contains(&n)) lets.push_back(Stmt(&n));
+    });
     for (size_t i = lets.size(); i-- > 0;) {
       const Expr& name = lets[i].as<Let>()->var;
       bool used = std::ranges::any_of(
@@ -135,16 +151,16 @@ struct LoopPipeliner {
   }
 
   void find_pieces() {
-    std::set<std::tuple<int64_t, int64_t>> places;  // order, then later stages first
+    std::set<Place> places;
     for (auto& s : body)
       visit_nodes(s, [&](const Node& n) {
         if (n.kind != Kind::Tile && n.kind != Kind::For) return;
         Stmt x(static_cast<const StmtNode*>(&n));
-        if (runs_ahead(x)) places.emplace(attrs_of(x)->get_int("order"), -attrs_of(x)->get_int("stage"));
+        if (runs_ahead(x)) places.insert(place_of(x));
       });
-    for (auto& [order, stage] : places) {
-      Stmt part = projected(loop.body, -stage, order);
-      Piece piece{order, -stage, with_names(part)};
+    for (auto& place : places) {
+      Stmt part = projected(loop.body, place);
+      Piece piece{place.order, place.stage(), with_names(part)};
       visit_nodes(part, [&](const Node& n) {
         if (n.kind != Kind::Tile && n.kind != Kind::For) return;
         Stmt x(static_cast<const StmtNode*>(&n));
@@ -240,7 +256,7 @@ struct LoopPipeliner {
     };
     std::vector<Stmt> rest;
     for (auto& s : body)
-      if (!runs_ahead(s)) rest.push_back(projected(s, -1, -1));
+      if (!runs_ahead(s)) rest.push_back(projected(s, {}));
     // In front of the copies that are begun at this place, so that one barrier is for both: what has landed
     // becomes known to all, and the slot that is filled next has been read by all.
     auto need_here = [&](size_t place) {

@@ -31,15 +31,19 @@ void LoopPlanner::note(std::string text, bool refusal, Span span, BufferId buffe
 }
 
 // ── the plan ────────────────────────────────────────────────────────────────────────────────────────
-Stmt LoopPlanner::marked(const Stmt& s, std::string engine, int64_t stage, int64_t order) const {
+Stmt LoopPlanner::marked(const Stmt& s, std::string engine, int64_t stage, int64_t order,
+                         int64_t rank) const {
   auto with = [&](Attrs attrs) {
     if (!engine.empty()) attrs.entries.insert_or_assign("engine", engine);
     attrs.entries.insert_or_assign("stage", stage);
     if (order) attrs.entries.insert_or_assign("order", order);
+    if (rank) attrs.entries.insert_or_assign("rank", rank);
     return attrs;
   };
-  if (auto* n = s.as<Tile>()) return tile(*n->op, n->operands, with(n->attrs), n->span);
+  if (auto* n = s.as<Tile>()) return tile(*n->op, n->operands, with(n->attrs), n->span, n->body);
   auto* n = s.as<For>();
+  if (!n || n->loop != Loop::parallel)  // has no place for attributes: a loop of one iteration has
+    return for_loop(var("once"), imm(0), imm(1), Loop::serial, s, s->span, with({}));
   return for_loop(n->var, n->min, n->extent, n->loop, n->body, n->span, with(n->attrs));
 }
 
@@ -244,15 +248,21 @@ std::string LoopPlanner::why_in_order() const {
 
 Stmt LoopPlanner::run() {
   int64_t asked = loop.attrs.get_int("num_stages"), slots = asked;
-  if (asked < 2) return loop_stmt;
+  bool given = has_given_schedule();
+  if (asked < 2 && !given) return loop_stmt;
   if (std::string why = why_in_order(); !why.empty()) {
+    if (given && target.has_threads()) check_given();
     note(fmt::format("runs in order, num_stages={} has no effect: {}", asked, why), true);
     return loop_stmt;
   }
   auto extent = as_int(loop.extent);
+  if (given && extent && *extent < 2) {  // nothing runs beside its only iteration
+    check_given();
+    return loop_stmt;
+  }
   if (extent) slots = std::min(slots, *extent);
   slots = std::min(slots, kernel.attrs.get_int("most_stages", slots));
-  if (slots < 2) {
+  if (slots < 2 && !given) {
     if (slots < asked && !(extent && *extent < 2))
       note(fmt::format("runs in order, num_stages={} has no effect: {} KB of shared memory hold no second "
                        "slot of its tiles",
@@ -264,6 +274,7 @@ Stmt LoopPlanner::run() {
   std::vector<std::pair<Expr, bool>> conditions;
   for (auto& s : body) collect(s, conditions);
   choose_tiles();
+  if (given) return as_given(slots);
   Stmt s = planned(slots);
   report(asked, slots, !s.same(loop_stmt));
   return s;

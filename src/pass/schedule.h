@@ -47,6 +47,8 @@ struct LoopPlanner {
     bool filled = false, used = false, broken = false;
   };
   void follow(const Stmt& s, BufferId tile, Order& order) const;
+  // Why it is not the iteration's own: what one iteration leaves in it is of use elsewhere.
+  std::string why_not_own(BufferId tile) const;
   std::string why_one_slot(BufferId tile) const;
   std::string why_not_async(const Early& e) const;
   // May its loads go first, into fragments?  Each happens in every iteration of the nest.
@@ -64,7 +66,7 @@ struct LoopPlanner {
   // The statements of the body that do not run ahead: what `order` counts.
   std::vector<Stmt> rest_of_body() const;
   bool is_planned(const Early& e) const { return e.why_not.empty(); }
-  Stmt marked(const Stmt& s, std::string engine, int64_t stage, int64_t order) const;
+  Stmt marked(const Stmt& s, std::string engine, int64_t stage, int64_t order, int64_t rank = 0) const;
   // Where asynchronous copies are begun: in front of the iteration, where one wait is for all of them.  Where
   // different matrix products read them, each has a wait of its own, in front of its product, and is begun
   // behind the product that reads it, as the next iteration will not need it sooner than another product has
@@ -88,6 +90,10 @@ struct LoopPlanner {
   // Stages are counted so that the rest of the body has the last one.
   Stmt planned(int64_t slots);
   std::string why_in_order() const;
+  // The order and stages that the user gives (given_schedule.cpp).
+  bool has_given_schedule() const;
+  void check_given();
+  Stmt as_given(int64_t slots);
   Stmt run();
   void report(int64_t asked, int64_t slots, bool pipelined);
 };

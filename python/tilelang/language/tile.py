@@ -448,18 +448,43 @@ def Pipelined(
 
     num_stages: how many slots each tile gets that the loop fills from a tensor, so that num_stages - 1 copies
     of it are in flight; 0 and 1 mean none.  Where so many do not fit into shared memory, the largest number
-    that fits is taken.  explain() says which copies run ahead, and of each other one why it does not.  order,
-    stage, sync, group: a schedule by hand, one number (in group a list) for each statement of the body; none
-    has an effect yet."""
-    for name, given in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
-        if given is not None and not isinstance(given, (list, tuple)):
-            raise fail(
-                f"T.Pipelined: {name} is a list, an item for each statement of the body, not {given!r}"
-            )
-    unused("T.Pipelined", order=order, stage=stage, sync=sync, group=group, annotations=annotations or None)
+    that fits is taken.  explain() says which copies run ahead, and of each other one why it does not.
+
+    A schedule by hand: order and stage hold an integer for each statement of the body (names and allocations
+    do not count), or for each group of statements.  In turn t of the loop a statement of stage s works on
+    iteration t - s, and the statements of a turn run as order numbers them.  -1 in both leaves a copy to the
+    compiler.  group: lists of the numbers of the statements that belong together, [[0], [1, 2], …].  sync:
+    pairs (i, j), where j needs what i does.  A schedule that changes what the loop computes is an error; waits
+    and barriers are placed by the compiler."""
+    unused("T.Pipelined", annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
-    return _serial(*_bounds(start, stop), kind="pipelined", attrs={"num_stages": operator.index(num_stages)})
+    attrs: dict[str, Any] = {"num_stages": operator.index(num_stages)}
+    given = {"order": order, "stage": stage, "group": group, "sync": sync}
+    attrs |= {name: _schedule_list(name, value) for name, value in given.items() if value is not None}
+    if (group is not None or sync is not None) and order is None and stage is None:
+        raise fail("T.Pipelined: group and sync belong to an order or a stage, and neither is given")
+    return _serial(*_bounds(start, stop), kind="pipelined", attrs=attrs)
+
+
+def _schedule_list(name: str, given: Any) -> list[int]:
+    """order and stage as they are; of group, the number of the group of each statement; of sync, the pairs."""
+    nested = name in ("group", "sync")
+    item = "a list of integers" if nested else "an integer"
+    wanted = f"T.Pipelined: {name} is a list with {item} for each {'pair' if name == 'sync' else 'statement'}"
+    if name == "group":
+        wanted = "T.Pipelined: group is a list of lists of the numbers of statements"
+    lists = given if nested and isinstance(given, (list, tuple)) else [given]
+    if not all(isinstance(one, (list, tuple)) and all(isinstance(i, int) for i in one) for one in lists):
+        raise fail(f"{wanted}, not {given!r}")
+    if name == "sync" and any(len(pair) != 2 for pair in lists):
+        raise fail(f"{wanted}, and a pair has two numbers: {given!r}")
+    if name != "group":
+        return [i for one in lists for i in one]
+    number_of = {i: number for number, one in enumerate(lists) for i in one}
+    if sorted(i for one in lists for i in one) != list(range(len(number_of))) or not all(lists):
+        raise fail(f"T.Pipelined: group must name each statement once, counted from 0, not {given!r}")
+    return [number_of[i] for i in range(len(number_of))]
 
 
 # ── blocks ────────────────────────────────────────────────────────────────────────────────────────────
