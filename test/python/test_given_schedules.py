@@ -169,7 +169,7 @@ def test_errors(given, said, part, target):
     ("given", "said"),
     [
         ({"group": [[0], [1]]}, "group and sync belong to an order or a stage"),
-        ({"order": 1}, "order is a list with an integer for each statement, not 1"),
+        ({"order": 1}, "order is a list of integers, one for each statement, not 1"),
         ({"order": [0, 1, 2], "group": [[0, 0], [1, 2]]}, "group must name each statement once"),
         ({"order": [0, 1, 2], "sync": [[0, 1, 2]]}, "a pair has two numbers"),
     ],

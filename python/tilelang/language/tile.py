@@ -454,8 +454,7 @@ def Pipelined(
     do not count), or for each group of statements.  In turn t of the loop a statement of stage s works on
     iteration t - s, and the statements of a turn run as order numbers them.  -1 in both leaves a copy to the
     compiler.  group: lists of the numbers of the statements that belong together, [[0], [1, 2], …].  sync:
-    pairs (i, j), where j needs what i does.  A schedule that changes what the loop computes is an error; waits
-    and barriers are placed by the compiler."""
+    pairs (i, j), where j needs what i does.  A schedule that changes what the loop computes is an error."""
     unused("T.Pipelined", annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
@@ -468,12 +467,10 @@ def Pipelined(
 
 
 def _schedule_list(name: str, given: Any) -> list[int]:
-    """order and stage as they are; of group, the number of the group of each statement; of sync, the pairs."""
+    """order and stage as they are; of group, the group of each statement; of sync, the pairs."""
     nested = name in ("group", "sync")
-    item = "a list of integers" if nested else "an integer"
-    wanted = f"T.Pipelined: {name} is a list with {item} for each {'pair' if name == 'sync' else 'statement'}"
-    if name == "group":
-        wanted = "T.Pipelined: group is a list of lists of the numbers of statements"
+    items = "lists of the numbers of statements" if nested else "integers, one for each statement"
+    wanted = f"T.Pipelined: {name} is a list of {items}"
     lists = given if nested and isinstance(given, (list, tuple)) else [given]
     if not all(isinstance(one, (list, tuple)) and all(isinstance(i, int) for i in one) for one in lists):
         raise fail(f"{wanted}, not {given!r}")
