@@ -450,17 +450,16 @@ def Pipelined(
     of it are in flight; 0 and 1 mean none.  Where so many do not fit into shared memory, the largest number
     that fits is taken.  explain() says which copies run ahead, and of each other one why it does not.
 
-    A schedule by hand: order and stage hold an integer for each statement of the body (names and allocations
-    do not count), or for each group of statements.  In turn t of the loop a statement of stage s works on
-    iteration t - s, and the statements of a turn run as order numbers them.  -1 in both leaves a copy to the
-    compiler.  group: lists of the numbers of the statements that belong together, [[0], [1, 2], …].  sync:
-    pairs (i, j), where j needs what i does.  A schedule that changes what the loop computes is an error."""
+    A schedule by hand: order and stage hold an integer for each statement of the body (without names and
+    allocations) or each list of statements in group.  In turn t of the loop a statement of stage s works on
+    iteration t - s, and those of a turn run as order numbers them; -1 in both leaves a copy to the compiler.
+    sync: pairs (i, j), j needs what i does.  A schedule that changes what the loop computes is an error."""
     unused("T.Pipelined", annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
     attrs: dict[str, Any] = {"num_stages": operator.index(num_stages)}
-    given = {"order": order, "stage": stage, "group": group, "sync": sync}
-    attrs |= {name: _schedule_list(name, value) for name, value in given.items() if value is not None}
+    for name, value in {"order": order, "stage": stage, "group": group, "sync": sync}.items():
+        attrs |= {} if value is None else {name: _schedule_list(name, value)}
     if (group is not None or sync is not None) and order is None and stage is None:
         raise fail("T.Pipelined: group and sync belong to an order or a stage, and neither is given")
     return _serial(*_bounds(start, stop), kind="pipelined", attrs=attrs)
