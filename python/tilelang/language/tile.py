@@ -469,16 +469,15 @@ def _schedule_list(name: str, given: Any) -> list[int]:
     """order and stage as they are; of group, the group of each statement; of sync, the pairs."""
     nested = name in ("group", "sync")
     items = "lists of the numbers of statements" if nested else "integers, one for each statement"
-    wanted = f"T.Pipelined: {name} is a list of {items}"
     lists = given if nested and isinstance(given, (list, tuple)) else [given]
     if not all(isinstance(one, (list, tuple)) and all(isinstance(i, int) for i in one) for one in lists):
-        raise fail(f"{wanted}, not {given!r}")
+        raise fail(f"T.Pipelined: {name} is a list of {items}, not {given!r}")
     if name == "sync" and any(len(pair) != 2 for pair in lists):
-        raise fail(f"{wanted}, and a pair has two numbers: {given!r}")
+        raise fail(f"T.Pipelined: sync is a list of pairs, and a pair has two numbers: {given!r}")
     if name != "group":
         return [i for one in lists for i in one]
     number_of = {i: number for number, one in enumerate(lists) for i in one}
-    if sorted(i for one in lists for i in one) != list(range(len(number_of))) or not all(lists):
+    if sorted(sum(map(list, lists), [])) != list(range(len(number_of))) or not all(lists):
         raise fail(f"T.Pipelined: group must name each statement once, counted from 0, not {given!r}")
     return [number_of[i] for i in range(len(number_of))]
 
