@@ -28,6 +28,8 @@ struct Simplifier {
   // simplify.cpp: the walk
   Expr run(const Expr& e);  // to a fixed point
   Expr walk(const Expr& e);
+  // A claim may use names, which must not outlive their Lets in it.  Has it changed?
+  bool walk_claim(Claim& claim);
   Expr make(BinaryOp op, const Expr& a, const Expr& b);
   Expr make_unary(UnaryOp op, const Expr& a);
   Expr make_cast(DType type, const Expr& a);

@@ -77,7 +77,7 @@ Expr make_int(Simplifier& s, BinaryOp op, const Expr& a, const Expr& b) {
 // Where an element lies: never a constant, whatever its mask.
 Expr rebuild_place(Simplifier& s, const Load& n) {
   auto copy = n;
-  bool changed = false;
+  bool changed = s.walk_claim(copy.claim);
   for (auto& i : copy.index) {
     Expr walked = s.walk(i);
     changed |= !walked.same(i);
@@ -119,7 +119,8 @@ Expr rebuild_call(Simplifier& s, const Call& n) {
 
 Expr rebuild_load(Simplifier& s, const Load& n) {
   std::vector<Expr> index;
-  bool changed = false;
+  Claim claim = n.claim;
+  bool changed = s.walk_claim(claim);
   for (auto& i : n.index) {
     index.push_back(s.walk(i));
     changed |= !index.back().same(i);
@@ -131,6 +132,7 @@ Expr rebuild_load(Simplifier& s, const Load& n) {
   auto copy = n;
   copy.index = std::move(index);
   copy.mask = mask;
+  copy.claim = std::move(claim);
   return own(new Load(std::move(copy)));
 }
 
@@ -249,6 +251,18 @@ Expr Simplifier::make_select(const Expr& cond, const Expr& a, const Expr& b) {
   if (!known.of(cond).impure && !known.of(a).impure && !known.of(b).impure)
     if (Expr r = apply_rules(cond, a, b)) return r;
   return select(cond, a, b, here);
+}
+
+bool Simplifier::walk_claim(Claim& claim) {
+  bool changed = false;
+  auto set = [&](Expr& e) {
+    Expr walked = walk(e);
+    changed |= !walked.same(e);
+    e = std::move(walked);
+  };
+  for (auto& i : claim.index) set(i);
+  if (claim.where) set(claim.where);
+  return changed;
 }
 
 Expr Simplifier::walk(const Expr& e) {

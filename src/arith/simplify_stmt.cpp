@@ -38,7 +38,8 @@ enum class Nest { none, parallel, settled };
 // the last around a statement (it is what spreads the statement over threads) and those of a nest with
 // attributes (a layout has a dimension for each).
 bool removable(const For& n, const Stmt& body, Nest around) {
-  if (has_jump(body) || n.attrs.find("engine") || n.attrs.find("stage")) return false;
+  bool planned = n.attrs.find("engine") || n.attrs.find("stage") || n.attrs.find("stages");
+  if (has_jump(body) || planned) return false;
   if (n.loop != Loop::parallel) return true;
   if (!n.attrs.entries.empty() || around == Nest::settled) return false;
   auto* inner = body.as<For>();
@@ -234,13 +235,15 @@ struct Walker {
 
   Stmt walk_store(const Store& n) {
     std::vector<Expr> index = n.index;
+    Claim claim = n.claim;
     bool changed = walk_all(index);
+    changed |= s.walk_claim(claim);
     Expr mask = walk(n.mask);
     if (mask && is_int(mask, 0)) return block({}, n.span);
     if (mask && is_int(mask, 1)) mask = {};
     Expr value = walk(n.value);
     if (!changed && mask.same(n.mask) && value.same(n.value)) return Stmt(&n);
-    return with(n, [&](Store& c) { c.index = index, c.mask = mask, c.value = value; });
+    return with(n, [&](Store& c) { c.index = index, c.mask = mask, c.value = value, c.claim = claim; });
   }
 
   Stmt walk_tile(const Tile& n) {

@@ -29,9 +29,16 @@ struct Unit {
   std::vector<size_t> numbers = {};  // of the statements, as the user counts them
   int64_t stage = 0;
   std::pair<int64_t, int64_t> place =
-      {};                              // in a turn; a unit that was placed by another one is in front of it
-  bool automatic = false;              // its place is not given
-  std::map<BufferId, bool> uses = {};  // the storage, and whether it is written
+      {};                  // in a turn; a unit that was placed by another one is in front of it
+  bool automatic = false;  // its place is not given
+  struct Use {
+    size_t number;  // of the statement
+    bool writes;
+  };
+  std::map<BufferId, std::vector<Use>> uses = {};  // of storage
+  bool writes(BufferId storage) const {
+    return std::ranges::any_of(uses.at(storage), [](auto& use) { return use.writes; });
+  }
 };
 
 struct GivenSchedule {
@@ -54,12 +61,17 @@ struct GivenSchedule {
     auto* group = list("group");
     if (group && group->size() != stmts.size())
       fail(span, "T.Pipelined: group names {} statements, but the body has {}", group->size(), stmts.size());
+    for (int64_t number : group ? *group : Integers{})
+      if (number < 0 || number >= int64_t(stmts.size()))
+        fail(span, "T.Pipelined: there is no group {}; the body has {} statements", number, stmts.size());
     for (size_t i = 0; i < stmts.size(); i++) {
       size_t number = group ? size_t((*group)[i]) : i;
       if (units.size() <= number) units.resize(number + 1);
       units[number].stmts.push_back(stmts[i]);
       units[number].numbers.push_back(i);
     }
+    for (size_t i = 0; i < units.size(); i++)
+      if (units[i].stmts.empty()) fail(span, "T.Pipelined: no statement belongs to group {}", i);
     for (std::string_view name : {"order", "stage"})
       if (auto* given = list(name); given && given->size() != units.size())
         fail(span, "T.Pipelined: {} has {} items, but {} {}: one item for each", name, given->size(),
@@ -91,10 +103,11 @@ struct GivenSchedule {
              describe(units[it->second]), describe(u));
     }
     for (Unit& u : units)
-      for (auto& s : u.stmts)
-        visit_effects(s, [&](const Stmt&, const Effect& e) {
+      for (size_t i = 0; i < u.stmts.size(); i++)
+        visit_effects(u.stmts[i], [&](const Stmt&, const Effect& e) {
           bool aliased = f[e.buffer].scope == Scope::global && may_alias(p.kernel, e.buffer);
-          u.uses[aliased ? BufferId{} : f.storage(e.buffer)] |= e.writes() || e.access == Access::value;
+          u.uses[aliased ? BufferId{} : f.storage(e.buffer)].push_back(
+              {u.numbers[i], e.writes() || e.access == Access::value});
         });
   }
 
@@ -117,8 +130,14 @@ struct GivenSchedule {
     return turns > 0 || (turns == 0 && is_before(a, b));
   }
   static bool clash(const Unit& a, const Unit& b, BufferId storage) {
-    auto x = a.uses.find(storage), y = b.uses.find(storage);
-    return x != a.uses.end() && y != b.uses.end() && (x->second || y->second);
+    return a.uses.contains(storage) && b.uses.contains(storage) && (a.writes(storage) || b.writes(storage));
+  }
+  // Has the text a statement of `a` in front of one of `b`, of which one writes what the other uses?
+  static bool text_has_first(const Unit& a, const Unit& b, BufferId storage) {
+    for (auto& x : a.uses.at(storage))
+      for (auto& y : b.uses.at(storage))
+        if (x.number < y.number && (x.writes || y.writes)) return true;
+    return false;
   }
   // How many slots the tile needs, so that what a unit uses in one iteration is not overwritten too early.
   int64_t slots_for(BufferId storage) const {
@@ -134,11 +153,10 @@ struct GivenSchedule {
   }
 
   [[noreturn]] void refuse(const Unit& first, const Unit& then, BufferId storage, bool next) const {
-    bool writes = first.uses.at(storage), overwrites = then.uses.at(storage);
+    bool writes = first.writes(storage), overwrites = then.writes(storage);
     fail(then.stmts[0]->span,
          "T.Pipelined's order and stage (line {}) run {}{} before {}, but {} {} {}, which {} {}: give {} a "
-         "later "
-         "place or stage",
+         "later place or stage",
          span.line, describe(then), next ? " of the next iteration" : "", describe(first), short_name(first),
          writes ? "writes" : "reads", name_of(storage), short_name(then),
          !overwrites ? "reads"
@@ -157,13 +175,16 @@ struct GivenSchedule {
                let->var.as<Var>()->hint, span.line, why);
     for (size_t i = 0; i < units.size(); i++)
       for (size_t j = 0; j < units.size(); j++)
-        for (auto& [storage, writes] : units[i].uses) {
+        for (auto& [storage, uses] : units[i].uses) {
           if (i == j || !clash(units[i], units[j], storage)) continue;
-          if (i < j && !runs_before(units[i], units[j], 0)) refuse(units[i], units[j], storage, false);
+          if (text_has_first(units[i], units[j], storage) && !runs_before(units[i], units[j], 0))
+            refuse(units[i], units[j], storage, false);
           if (!may_have_slots(storage) && !runs_before(units[i], units[j], 1))
             refuse(units[i], units[j], storage, true);
         }
-    if (auto* sync = list("sync"))
+    if (auto* sync = list("sync"); sync && sync->size() % 2)
+      fail(span, "T.Pipelined: sync holds pairs, but {} numbers are given", sync->size());
+    else if (sync)
       for (size_t i = 0; i + 1 < sync->size(); i += 2) check_sync((*sync)[i], (*sync)[i + 1]);
   }
   void check_sync(int64_t first, int64_t then) const {
@@ -189,15 +210,15 @@ struct GivenSchedule {
              return e && e->splits == first->splits;
            });
   }
-  // In front of the units that use what it writes, or else at the end of the turn.
+  // In front of the first unit that uses what it writes.
   void place_automatic() {
     for (size_t i = units.size(); i-- > 0;) {
       Unit& u = units[i];
       if (!u.automatic) continue;
       const Unit* needs = nullptr;
       for (auto& other : units) {
-        bool used =
-            std::ranges::any_of(u.uses, [&](auto& x) { return x.second && other.uses.contains(x.first); });
+        bool used = std::ranges::any_of(
+            u.uses, [&](auto& x) { return u.writes(x.first) && other.uses.contains(x.first); });
         if (&other == &u || other.automatic || !used) continue;
         auto time = [](const Unit& x) { return std::pair(x.stage, x.place); };
         if (!needs || time(other) < time(*needs)) needs = &other;
@@ -240,6 +261,19 @@ struct GivenSchedule {
     check_order();
   }
 
+  // Of the copies that cannot be asynchronous, or are left to the compiler and have no second slot, why.
+  void report_late_copies() const {
+    for (auto& e : p.early)
+      if (!p.is_planned(e) && e.tensor && f[e.tile].scope == Scope::shared)
+        p.note(fmt::format("the copy of {} to {} is not asynchronous: {}", f[e.tensor].name, f[e.tile].name,
+                           e.why_not),
+               true, e.stmt->span, e.tile);
+    for (auto& u : units)
+      if (u.automatic && slots < 2)
+        p.note(fmt::format("{} does not run ahead: its tiles have no second slot", describe(u)), true,
+               u.stmts[0]->span);
+  }
+
   Stmt run() {
     check();
     int64_t least = 0, last = 0;
@@ -261,7 +295,7 @@ struct GivenSchedule {
     }
     std::set<BufferId> stored;
     for (auto& u : units)
-      for (auto& [storage, writes] : u.uses) stored.insert(storage);
+      for (auto& [storage, uses] : u.uses) stored.insert(storage);
     for (BufferId b : stored)
       if (may_have_slots(b)) p.f[b].slots = std::max(p.f[b].slots, slots_for(b));
     Attrs attrs = p.loop.attrs;
@@ -270,6 +304,7 @@ struct GivenSchedule {
     allocs.push_back(for_loop(p.loop.var, p.loop.min, p.loop.extent, p.loop.loop,
                               block(std::move(body), span), span, attrs));
     p.note(fmt::format("runs as order and stage say: {} stage{}", last + 1, last ? "s" : ""), false);
+    report_late_copies();
     return block(std::move(allocs), span);
   }
 };

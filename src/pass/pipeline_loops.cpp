@@ -182,6 +182,8 @@ struct LoopPipeliner {
         shared_by_iterations.insert(e.buffer);
         if (e.writes()) filled_ahead.insert(e.buffer);
       });
+    for (auto& p : pieces)
+      p.stmt = rewrite(p.stmt, [](const Alloc& n, Rewriter&) -> Stmt { return block({}, n.span); });
     for (Stmt& s : body)
       s = rewrite(s, [&](const Alloc& n, Rewriter&) -> Stmt {
         if (!shared_by_iterations.contains(n.buffer)) return Stmt(&n);

@@ -239,7 +239,9 @@ std::string LoopPlanner::why_in_order() const {
           why = fmt::format("the loop on line {} in it is pipelined", n.span.line);
       },
       [&](const Call& n) {
-        if (n.intrinsic->effect == Intrinsic::Effect::barrier ||
+        // Groups of copies are counted, so that the order of what begins, closes and awaits them matters.
+        bool in_groups = has_given_schedule() && async_row_of(*n.intrinsic);
+        if (in_groups || n.intrinsic->effect == Intrinsic::Effect::barrier ||
             n.intrinsic->effect == Intrinsic::Effect::partial_barrier)
           why = fmt::format("nothing moves across the {} in it", n.intrinsic->name);
       });
@@ -250,9 +252,11 @@ Stmt LoopPlanner::run() {
   int64_t asked = loop.attrs.get_int("num_stages"), slots = asked;
   bool given = has_given_schedule();
   if (asked < 2 && !given) return loop_stmt;
+  read_body();
   if (std::string why = why_in_order(); !why.empty()) {
     if (given && target.has_threads()) check_given();
-    note(fmt::format("runs in order, num_stages={} has no effect: {}", asked, why), true);
+    std::string idle = given ? "its order and stage have" : fmt::format("num_stages={} has", asked);
+    note(fmt::format("runs in order, {} no effect: {}", idle, why), true);
     return loop_stmt;
   }
   auto extent = as_int(loop.extent);
@@ -270,14 +274,23 @@ Stmt LoopPlanner::run() {
            true);
     return loop_stmt;
   }
-  read_body();
   std::vector<std::pair<Expr, bool>> conditions;
   for (auto& s : body) collect(s, conditions);
   choose_tiles();
-  if (given) return as_given(slots);
+  if (given) {
+    report_fewer(asked, slots);
+    return as_given(slots);
+  }
   Stmt s = planned(slots);
   report(asked, slots, !s.same(loop_stmt));
   return s;
+}
+
+void LoopPlanner::report_fewer(int64_t asked, int64_t slots) {
+  if (slots < asked && kernel.attrs.find("most_stages"))
+    note(fmt::format("num_stages={} was asked for, {} fit into the {} KB of shared memory of a block", asked,
+                     slots, target.shared_bytes / 1024),
+         true);
 }
 
 void LoopPlanner::report(int64_t asked, int64_t slots, bool pipelined) {
@@ -295,10 +308,7 @@ void LoopPlanner::report(int64_t asked, int64_t slots, bool pipelined) {
            true);
     return;
   }
-  if (slots < asked && kernel.attrs.find("most_stages"))
-    note(fmt::format("num_stages={} was asked for, {} fit into the {} KB of shared memory of a block", asked,
-                     slots, target.shared_bytes / 1024),
-         true);
+  report_fewer(asked, slots);
   std::vector<std::string> ways;
   for (auto& e : early)
     if (is_planned(e) && e.tensor)

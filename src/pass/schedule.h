@@ -68,9 +68,9 @@ struct LoopPlanner {
   bool is_planned(const Early& e) const { return e.why_not.empty(); }
   Stmt marked(const Stmt& s, std::string engine, int64_t stage, int64_t order, int64_t rank = 0) const;
   // Where asynchronous copies are begun: in front of the iteration, where one wait is for all of them.  Where
-  // different matrix products read them, each has a wait of its own, in front of its product, and is begun
-  // behind the product that reads it, as the next iteration will not need it sooner than another product has
-  // run; a copy that no other wait follows is begun behind its own wait.
+  // different matrix products read their tiles, each copy has a wait of its own, in front of the product that
+  // reads it, and is begun behind that product for a later iteration; one that no other wait follows is begun
+  // behind its own wait.
   void choose_places();
   // The loads of a nest into fragments, and the nest that reads those instead.
   std::vector<Stmt> split(const Early& e, int64_t stages, std::vector<Stmt>& allocs);
@@ -95,6 +95,7 @@ struct LoopPlanner {
   void check_given();
   Stmt as_given(int64_t slots);
   Stmt run();
+  void report_fewer(int64_t asked, int64_t slots);
   void report(int64_t asked, int64_t slots, bool pipelined);
 };
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "compile/compile.h"
@@ -24,8 +25,9 @@ struct Drawn : fuzz::RandomText {
     int64_t units = 0, at = 0;
     bool grouped = chance(25);
     for (size_t i = 0; i < stmts.size(); i++) {
-      if (i == 0 || !grouped || chance(50)) units++;
-      group.push_back(units - 1);
+      bool opens = i == 0 || !grouped || chance(50);
+      if (opens) units++;
+      group.push_back(!opens && chance(20) ? below(units) : units - 1);
     }
     for (int64_t i = 0; i < units; i++) {
       order.push_back(i);
@@ -34,6 +36,14 @@ struct Drawn : fuzz::RandomText {
     for (int64_t swaps = chance(60) ? 1 + below(2 * units) : 0; swaps > 0 && units > 1; swaps--) {
       int64_t i = below(units - 1);
       std::swap(order[size_t(i)], order[size_t(i + 1)]);
+    }
+    if (grouped && chance(50)) {  // numbered in another order than the text's
+      std::vector<int64_t> numbers(static_cast<size_t>(units)), places = order, stages = stage;
+      std::iota(numbers.begin(), numbers.end(), 0);
+      std::ranges::shuffle(numbers, random);
+      for (auto& g : group) g = numbers[size_t(g)];
+      for (size_t i = 0; i < numbers.size(); i++)
+        order[size_t(numbers[i])] = places[i], stage[size_t(numbers[i])] = stages[i];
     }
     bool left = chance(40);
     for (size_t i = 0; i < stmts.size(); i++) {
@@ -69,7 +79,9 @@ struct Drawn : fuzz::RandomText {
 bool is_accepted(const std::string& text) {
   try {
     Function f = complete_tiles(parse(text, "program.ir", text_vocabulary()));
-    compile(f, *find_target("sm_80"), {.stop_after = "plan_schedule"});
+    Options options;
+    options.stop_after = "plan_schedule";
+    compile(f, *find_target("sm_80"), options);
     return true;
   } catch (const CompileError&) {
     return false;

@@ -107,6 +107,7 @@ def multiply(kernel, M, N, K):
         {"stage": [0, 0, 1]},
         {"order": [1, 0, 2]},
         {"order": [0, 1], "stage": [0, 1], "group": [[0, 1], [2]]},
+        {"order": [1, 0], "stage": [1, 0], "group": [[2], [1, 0]]},  # numbered against the text
     ],
     ids=str,
 )
@@ -155,6 +156,8 @@ def line_of(function, part):
         ({"order": [0, 1], "group": [[0], [1]]}, "group names 2 statements, but the body has 3", "in T.Pi"),
         ({"order": [0, 1, 2], "sync": [[2, 0]]}, "sync lets statement 0 .* wait for statement 2", "in T.Pip"),
         ({"order": [0, 1, 2], "sync": [[2, 7]]}, "sync names 7", "in T.Pipelined"),
+        ({"order": [0, 1], "group": [[2], [0, 1]]}, "statement 2 .* before the group of .*0, 1", "T.gemm("),
+        ({"order": [0, 1], "group": [[0, 2], [1]]}, "0, 2 .* before statement 1 .* writes B_sh", "A[by * 32"),
         ({"order": [0, 1, -1]}, "statement 2 .* is left to the compiler, but no statement", "in T.Pipelined"),
     ],
     ids=str,

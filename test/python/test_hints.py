@@ -13,7 +13,7 @@ def hinted():
             a, b = T.alloc_shared((64, 16), "float16"), T.alloc_shared((64, 16), "float16")
             acc = T.alloc_fragment((64, 64), "float32")
             T.clear(acc)
-            for k in T.Pipelined(4, num_stages=2, order=[-1, 0, 1], stage=[-1, 0, 1], group=[[0], [1], [2]]):
+            for k in T.Pipelined(4, num_stages=2, annotations={"depth": 2}):
                 T.copy(A[0, k * 16], a, eviction_policy="evict_first", prefer_instruction="cp_async")
                 T.copy(A[0, k * 16], b)
                 T.gemm(a, b, acc, transpose_B=True)
@@ -34,7 +34,7 @@ def test_hints_change_nothing_and_are_listed(target):
         text = str(kernel.report)
         for word in (
             "eviction_policy='evict_first' is a hint",
-            "stage=[-1, 0, 1] is a hint",
+            "annotations={'depth': 2} is a hint",
             "prefer_async=True",
         ):
             assert word in text
