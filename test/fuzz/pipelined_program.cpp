@@ -192,11 +192,17 @@ struct PipelineGenerator : OwnCopies {
       case 16:
       case 17:
         if (depth >= 2) return simple();
-        is("nested in a pipelined loop");
-        return {.steps = {step([&] { loops(depth + 1); })}};
+        return nested(depth);
       default:
         return simple();
     }
+  }
+  // What it fills is known to nobody else: other strands may come first, and a condition may stand around it.
+  Strand nested(int depth) {
+    is("nested in a pipelined loop");
+    Strand s;
+    known_inside([&] { s.add(step([&] { loops(depth + 1); })); });
+    return s;
   }
   // Under one condition: all of it, or each step again.
   void guard(Strand& s) {
