@@ -33,6 +33,12 @@ bool fills(const ParallelNest& nest, const Function& f, BufferId tile) {
   return false;
 }
 
+// To the end of a loop, or of its turn.
+bool may_jump(const Stmt& s) {
+  return contains(s,
+                  [](const Call& c) { return c.intrinsic == &break_loop || c.intrinsic == &continue_loop; });
+}
+
 struct Use {
   const Function& f;
   BufferId tile;
@@ -66,29 +72,35 @@ struct Use {
   }
   TileUse at(const Stmt&, const Block& n) {
     TileUse use;
+    bool left = false;  // by a jump on some way
     for (auto& inner : n.stmts) {
       bool before = part && !found;
       TileUse next = of(inner);
+      next.overwrites &= !left;
       if (before && found)
         use = next;
       else if (!before)
         use.then(next);
+      left |= may_jump(inner);
     }
     return use;
   }
-  // What follows a part of a loop's body is the rest of this turn, and then the next one.
+  // What follows a part of a loop's body is the rest of this turn, and then the next one, or what is behind
+  // the loop.
   TileUse turns(const Stmt& s, const Stmt& body, bool runs) {
     bool before = part && !found;
     TileUse use = of(body);
     if (before && found) {
-      use.then(Use{f, tile}.of(body));
-    } else {
-      TileUse first = head(s);
-      first.then(use);
-      use = first;
+      TileUse next = head(s);
+      next.then(Use{f, tile}.of(body));
+      next.overwrites = false;
+      use.then(next);
+      return use;
     }
-    use.overwrites &= runs || (before && found);
-    return use;
+    TileUse first = head(s);
+    first.then(use);
+    first.overwrites &= runs;
+    return first;
   }
   TileUse at(const Stmt& s, const For& n) {
     if (n.loop == Loop::parallel) return leaf(s);
