@@ -41,6 +41,24 @@ struct Unit {
   }
 };
 
+// ── what must come before what ──────────────────────────────────────────────────────────────────────
+bool is_before(const Unit& a, const Unit& b) { return a.place < b.place; }  // in a turn
+// Does `a`, for some iteration, run before `b`, for the one that comes so many later?
+bool runs_before(const Unit& a, const Unit& b, int64_t later) {
+  int64_t turns = later + b.stage - a.stage;
+  return turns > 0 || (turns == 0 && is_before(a, b));
+}
+bool clash(const Unit& a, const Unit& b, BufferId storage) {
+  return a.uses.contains(storage) && b.uses.contains(storage) && (a.writes(storage) || b.writes(storage));
+}
+// Has the text a statement of `a` in front of one of `b`, of which one writes what the other uses?
+bool text_has_first(const Unit& a, const Unit& b, BufferId storage) {
+  for (auto& x : a.uses.at(storage))
+    for (auto& y : b.uses.at(storage))
+      if (x.number < y.number && (x.writes || y.writes)) return true;
+  return false;
+}
+
 struct GivenSchedule {
   LoopPlanner& p;
   int64_t slots;  // of tiles that are copied to automatically; less than 2: none is
@@ -122,23 +140,7 @@ struct GivenSchedule {
     return storage != BufferId{} ? f[storage].name : "tensors that may overlap";
   }
 
-  // ── what must come before what ──────────────────────────────────────────────────────────────────────
-  bool is_before(const Unit& a, const Unit& b) const { return a.place < b.place; }  // in a turn
-  // Does `a`, for some iteration, run before `b`, for the one that comes so many later?
-  bool runs_before(const Unit& a, const Unit& b, int64_t later) const {
-    int64_t turns = later + b.stage - a.stage;
-    return turns > 0 || (turns == 0 && is_before(a, b));
-  }
-  static bool clash(const Unit& a, const Unit& b, BufferId storage) {
-    return a.uses.contains(storage) && b.uses.contains(storage) && (a.writes(storage) || b.writes(storage));
-  }
-  // Has the text a statement of `a` in front of one of `b`, of which one writes what the other uses?
-  static bool text_has_first(const Unit& a, const Unit& b, BufferId storage) {
-    for (auto& x : a.uses.at(storage))
-      for (auto& y : b.uses.at(storage))
-        if (x.number < y.number && (x.writes || y.writes)) return true;
-    return false;
-  }
+  // ── slots and order ─────────────────────────────────────────────────────────────────────────────────
   // How many slots the tile needs, so that what a unit uses in one iteration is not overwritten too early.
   int64_t slots_for(BufferId storage) const {
     int64_t n = 1;
