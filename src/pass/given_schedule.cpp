@@ -28,9 +28,8 @@ struct Unit {
   std::vector<Stmt> stmts = {};
   std::vector<size_t> numbers = {};  // of the statements, as the user counts them
   int64_t stage = 0;
-  std::pair<int64_t, int64_t> place =
-      {};                  // in a turn; a unit that was placed by another one is in front of it
-  bool automatic = false;  // its place is not given
+  std::pair<int64_t, int64_t> place = {};  // in a turn; what is left to the compiler is in front of its user
+  bool automatic = false;                  // its place is not given
   struct Use {
     size_t number;  // of the statement
     bool writes;
@@ -40,6 +39,11 @@ struct Unit {
     return std::ranges::any_of(uses.at(storage), [](auto& use) { return use.writes; });
   }
 };
+
+std::string short_name(const Unit& u) {
+  if (u.numbers.size() == 1) return fmt::format("statement {}", u.numbers[0]);
+  return fmt::format("the group of statements {}", fmt::join(u.numbers, ", "));
+}
 
 // ── what must come before what ──────────────────────────────────────────────────────────────────────
 bool is_before(const Unit& a, const Unit& b) { return a.place < b.place; }  // in a turn
@@ -129,10 +133,6 @@ struct GivenSchedule {
         });
   }
 
-  std::string short_name(const Unit& u) const {
-    if (u.numbers.size() == 1) return fmt::format("statement {}", u.numbers[0]);
-    return fmt::format("the group of statements {}", fmt::join(u.numbers, ", "));
-  }
   std::string describe(const Unit& u) const {
     return fmt::format("{} (line {})", short_name(u), u.stmts[0]->span.line);
   }

@@ -189,3 +189,28 @@ def test_a_carried_tile_may_not_be_overtaken():
     wrong = LATE_PRODUCT | {"order": [-1, 0, 1, 2, -1, 3]}
     with pytest.raises(tilelang.CompileError, match=r"of the next iteration before .* (scale|weights)"):
         tilelang.compile(attention(64, 160, 64, 32, **wrong), target="sim:sm_80")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tiles_allocated_in_what_runs_ahead(target):
+    @T.prim_func
+    def main(A: T.Tensor((5, 64), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            doubled, total = T.alloc_fragment((64,), "float32"), T.alloc_fragment((64,), "float32")
+            T.clear(doubled)
+            T.clear(total)
+            for k in T.Pipelined(5, num_stages=2, order=[0, 1], stage=[0, 2]):
+                if k != 3:
+                    row = T.alloc_shared((64,), "float32")
+                    T.copy(A[k, 0], row)
+                    for i in T.Parallel(64):
+                        doubled[i] += 2 * row[63 - i]
+                for i in T.Parallel(64):
+                    total[i] += k
+            for i in T.Parallel(64):
+                C[i] = doubled[i] + total[i]
+
+    a = np.random.default_rng(0).integers(-9, 9, (5, 64)).astype(np.float32)
+    c = np.full(64, np.nan, np.float32)
+    tilelang.compile(main, target=target)(a, c)
+    assert (c == 2 * (a.sum(0) - a[3])[::-1] + 10).all()
