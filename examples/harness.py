@@ -2,12 +2,12 @@
 
 An example defines `cases` and `SMALL`, and ends with `main`; a test asks for the cases of all:
 
-    def cases(kind, rows=1000, columns=1003):            # kind: "cpu", "gpu" or "reference"
+    def cases(kind, rows=1000, columns=1003):            # kind: "cpu", "gpu", "reference", of TILES
         ...
         yield harness.Case("float32", kernel, [x, harness.blank(x.shape)], {1: expected}, 1e-6)
 
     SMALL = {"rows": 7, "columns": 40}                   # arguments of `cases` for few blocks and few steps
-    harness.main(__doc__, cases)                         # --target, --rows, --columns; status 1 if wrong
+    harness.main(__doc__, cases, TILES)                  # --target, --rows, --columns; status 1 if wrong
 
     for case in harness.small_cases("gpu"):              # of all examples, at those sizes
         kernel = case.compiled("sim:sm_80")
@@ -22,12 +22,13 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tilelang
+from tilelang import _core
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +53,15 @@ def blank(shape: Any, dtype: Any = "float32") -> np.ndarray:
     return np.full(shape, np.iinfo(dtype).min if dtype.kind in "iu" else np.nan, dtype)
 
 
-def kind_of(target: str) -> str:
-    """Which tiles suit a target: "cpu", "gpu" (also in the simulator) or "reference"."""
-    name = tilelang.resolve_target(target).split()[0].split(":")[0]
-    return {"cuda": "gpu", "sim": "gpu"}.get(name, name)
+def kind_of(target: str, tiles: Container[str] = ()) -> str:
+    """Which tiles suit a target: "cpu", "gpu" (also in the simulator), "reference", or, where an example has
+    tiles of that name, "small_gpu" for a GPU that gives a block less than 128 KiB of shared memory."""
+    name = tilelang.resolve_target(target)
+    if name.split()[0].split(":")[0] not in ("cuda", "hip", "sim"):
+        return name.split()[0]
+    if "small_gpu" in tiles and _core.target_info(name)["shared_bytes"] < 128 << 10:
+        return "small_gpu"
+    return "gpu"
 
 
 def put(kernel: Any, value: Any) -> Any:
@@ -152,11 +158,12 @@ def target_of(name: str) -> str:
     return tilelang.resolve_target("cpu")
 
 
-def main(doc: str, cases: Callable) -> None:
-    """Run the cases as the command line says, print their errors, and end: status 1 if one was wrong."""
+def main(doc: str, cases: Callable, tiles: Container[str] = ()) -> None:
+    """Run the cases as the command line says, print their errors, and end: status 1 if one was wrong.
+    `tiles`: the kinds of target that the example has tiles for, where there are more than the usual ones."""
     options = parse_options(doc, cases)
     target, wrong = target_of(options.pop("target")), 0
-    for case in cases(kind_of(target), **options):
+    for case in cases(kind_of(target, tiles), **options):
         right, said = judge(case, target)
         print(said if right else f"{said}  WRONG")
         wrong += not right

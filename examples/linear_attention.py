@@ -12,7 +12,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 64, 1), "gpu": (64, 64, 128), "reference": (64, 64, 1)}
+TILES = {"cpu": (64, 64, 1), "gpu": (64, 64, 128), "small_gpu": (32, 64, 128), "reference": (64, 64, 1)}
 SMALL = {"batch": 1, "heads": 2, "length": 150, "dim": 64}
 
 
@@ -77,4 +77,4 @@ def cases(kind, batch=2, heads=3, length=500, dim=100):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, cases)
+    harness.main(__doc__, cases, TILES)

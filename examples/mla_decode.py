@@ -12,7 +12,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 128, 1), "gpu": (64, 32, 256), "reference": (64, 64, 1)}
+TILES = {"cpu": (64, 128, 1), "gpu": (64, 32, 256), "small_gpu": (16, 32, 128), "reference": (64, 64, 1)}
 SMALL = {"heads": 40, "keys": 70, "dim": 128, "batch": 1}
 
 
@@ -80,4 +80,4 @@ def cases(kind, batch=2, heads=128, keys=1000, dim=512, rope=64):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, cases)
+    harness.main(__doc__, cases, TILES)
