@@ -13,7 +13,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (128, 128, 1), "gpu": (64, 128, 128), "reference": (64, 64, 1)}
+TILES = {"cpu": (128, 128, 1), "gpu": (64, 128, 256), "reference": (64, 64, 1)}
 SMALL = {"m": 100, "n": 136, "k": 272}
 GROUP = 128  # elements along K, and rows of B, that share a scale
 

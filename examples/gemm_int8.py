@@ -11,7 +11,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (128, 128, 512, 1), "gpu": (128, 128, 64, 128), "reference": (64, 64, 64, 1)}
+TILES = {"cpu": (128, 128, 512, 1), "gpu": (128, 128, 64, 256), "reference": (64, 64, 64, 1)}
 SMALL = {"m": 100, "n": 70, "k": 200}
 
 
