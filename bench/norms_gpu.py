@@ -33,9 +33,7 @@ def main() -> int:
     import torch
     from timing import measure
 
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, tilelang {tilelang.__version__}, {o.dtype}"
-    )
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, tilelang {tilelang.__version__}")
     for rows, columns in SHAPES:
         x = torch.randn((rows, columns), device="cuda", dtype=getattr(torch, o.dtype))
         w = torch.randn(columns, device="cuda", dtype=x.dtype)
