@@ -1,6 +1,7 @@
 #include "pass/footprint.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "arith/simplify.h"
 #include "ir/build.h"
@@ -23,19 +24,48 @@ int16_t joined(int16_t x, int16_t y, int warp) {
   return of >= 0 && of == warp_of(y, warp) ? int16_t(Footprint::warp_zero - of) : Footprint::several;
 }
 
+// Four owners at a time, as most of a tile is touched by nobody or by the same threads: tiles are large, and
+// are compared often.
+constexpr uint64_t four_nobodies = ~uint64_t(0), four_signs = 0x8000'8000'8000'8000;
+static_assert(Footprint::nobody == -1);
+
+uint64_t four_of(const std::vector<int16_t>& owner, size_t i) {
+  uint64_t four = 0;
+  std::memcpy(&four, &owner[i], sizeof four);
+  return four;
+}
+
 }  // namespace
 
 void Footprint::add(const Footprint& other, int warp) {
   if (is_unknown()) return;
   if (other.is_unknown()) return owner.clear();
-  for (size_t i = 0; i < owner.size() && i < other.owner.size(); i++)
+  size_t size = std::min(owner.size(), other.owner.size());
+  for (size_t i = 0; i < size; i++) {
+    if (i % 4 == 0 && i + 4 <= size) {
+      uint64_t others = four_of(other.owner, i), mine = four_of(owner, i);
+      if (mine == four_nobodies) std::memcpy(&owner[i], &others, sizeof others);
+      if (others == four_nobodies || mine == four_nobodies || mine == others) {
+        i += 3;
+        continue;
+      }
+    }
     owner[i] = joined(owner[i], other.owner[i], warp);
+  }
 }
 
 Conflict conflict_of(const Footprint& a, const Footprint& b, int warp) {
   if (a.is_unknown() || b.is_unknown()) return Conflict::intra_block;
   Conflict worst = Conflict::none;
-  for (size_t i = 0; i < a.owner.size() && i < b.owner.size(); i++) {
+  size_t size = std::min(a.owner.size(), b.owner.size());
+  for (size_t i = 0; i < size; i++) {
+    if (i % 4 == 0 && i + 4 <= size) {
+      uint64_t xs = four_of(a.owner, i), ys = four_of(b.owner, i);
+      if (xs == four_nobodies || ys == four_nobodies || (xs == ys && !(xs & four_signs))) {
+        i += 3;
+        continue;
+      }
+    }
     int16_t x = a.owner[i], y = b.owner[i];
     if (x == Footprint::nobody || y == Footprint::nobody || (x == y && x >= 0)) continue;
     if (warp_of(x, warp) < 0 || warp_of(x, warp) != warp_of(y, warp)) return Conflict::intra_block;
