@@ -341,6 +341,7 @@ Text Printer::print_binary(const Binary& n) {
   }
   if (t.is_int() && is_division(n.op)) return print_division(n);
   if (wraps(Expr(&n))) return print_wrapping(n);
+  if (auto three = print_logic(n)) return *three;
   Text plain = print_infix(n, symbol_of(n.op), rank_of(n.op));
   if (n.op != BinaryOp::shl || !t.is_int()) return plain;
   std::string s = plain.text;

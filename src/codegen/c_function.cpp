@@ -89,6 +89,7 @@ Text Printer::print_exact(const Call& n) {
   for (auto& a : n.args) args.push_back(argument(a));
   std::string list = fmt::format("{}", fmt::join(args, ", "));
   if (name == "reinterpret") {
+    if (auto half = print_half(n)) return *half;
     need("reinterpret");
     return {fmt::format("tl_reinterpret<{}>({})", type(n.dtype), argument(n.args.at(0)))};
   }
@@ -134,6 +135,48 @@ Text Printer::print_exact(const Call& n) {
       return {fmt::format("{}({})", built_in(function), list)};
     }
   internal_error(fmt::format("no C++ text for {}", name));
+}
+
+// Logic of a value with two constants, (x >> 4 & 0x000f000f) | 0x64006400.
+std::optional<Text> Printer::print_logic(const Binary& n) {
+  auto is_logic = [](const Binary* b) {
+    return b && (b->op == BinaryOp::bit_and || b->op == BinaryOp::bit_or || b->op == BinaryOp::bit_xor);
+  };
+  bool word = n.dtype.is_int() && n.dtype.bits == 32;
+  const Binary* inner = word ? n.a.as<Binary>() : nullptr;
+  if (!dialect.three_input_logic || !is_logic(&n) || !is_logic(inner)) return {};
+  if (!as_int(n.b) || !as_int(inner->b) || as_int(inner->a)) return {};
+  auto apply = [](BinaryOp op, int x, int y) {
+    return op == BinaryOp::bit_and ? x & y : op == BinaryOp::bit_or ? x | y : x ^ y;
+  };
+  need("logic");
+  int table = apply(n.op, apply(inner->op, 0xF0, 0xCC), 0xAA);
+  auto constant = [](const Expr& e) { return fmt::format("0x{:08x}u", uint32_t(*as_int(e))); };
+  std::string value =
+      fmt::format("tl_logic<0x{:02x}>({}, {}, {})", table, text(inner->a), constant(inner->b), constant(n.b));
+  return Text{n.dtype.is_signed() ? fmt::format("int({})", value) : value};
+}
+
+// What the device compiler can make no arithmetic of shorts of: it comes from memory or from an instruction.
+bool Printer::is_word(const Expr& e) {
+  if (auto* n = e.as<Load>())
+    return f[n->buffer].scope == Scope::global || f[n->buffer].scope == Scope::shared;
+  if (auto* n = e.as<Call>()) return n->intrinsic->is_exact() && n->intrinsic->name.ends_with("f16");
+  if (auto* n = e.as<Binary>()) return print_logic(*n).has_value();
+  return words.contains(e.get());
+}
+
+// A half of a word that holds a pair: no bits need to be cut off, as the compiler makes no arithmetic of
+// shorts out of what it cannot see through.
+std::optional<Text> Printer::print_half(const Call& n) {
+  auto* low = n.args.at(0).as<Cast>();
+  if (!is_half(n.dtype) || !low || low->dtype != u16 || low->a->dtype != u32) return {};
+  auto* shifted = low->a.as<Binary>();
+  bool upper = shifted && ((shifted->op == BinaryOp::shr && is_int(shifted->b, 16)) ||
+                           (shifted->op == BinaryOp::floordiv && is_int(shifted->b, 65536)));
+  const Expr& whole = upper ? shifted->a : low->a;
+  if (!words.contains(whole.get())) return {};
+  return Text{fmt::format("{}::raw(u16({}{}))", type(n.dtype), text(whole, prefix), upper ? " >> 16" : "")};
 }
 
 Text Printer::print_message(const Call& n) {

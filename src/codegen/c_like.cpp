@@ -147,13 +147,17 @@ void Printer::print_let(const Let& n) {
     auto values = lanes(n.value, {});
     bool named =
         lanes_of.contains(values[0].get()) && gathered(values) == lanes_of[values[0].get()].temporary;
+    bool all_words = std::ranges::all_of(values, [&](auto& v) { return is_word(v); });
     vectors[n.var.get()] = named ? values : temporary(t, gathered(values), n.var.as<Var>()->hint);
+    for (auto& v : vectors[n.var.get()])
+      if (all_words) words.insert(v.get());
     return;
   }
   if (t.is_int()) {
     learn(facts, n.var, n.value);
     if (Interval range = range_of(n.value); range != type_range(t)) facts.bind(n.var, range);
   }
+  if (is_word(n.value)) words.insert(n.var.get());
   declare(n.var, text(n.value));
 }
 

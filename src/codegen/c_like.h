@@ -47,6 +47,7 @@ struct Dialect {
   // as many as there is room for).
   std::string (*bounds)(int64_t threads, int64_t blocks);
   std::string_view map_parameter;  // what stands before the name of a tensor map among a kernel's parameters
+  bool three_input_logic = false;  // the prelude has tl_logic: any function of three words, bit by bit
   // The functions that CUDA has built in (expf, __popc, __int_as_float, …) are sections of the prelude.
   bool brings_functions = false;
 };
@@ -114,9 +115,10 @@ struct Printer {
   std::map<const ExprNode*, std::string> vars = {};
   std::set<const ExprNode*> int_vars = {};  // i64 variables that are an int in C++, as their values fit
   std::map<const ExprNode*, std::vector<Expr>> vectors = {};  // a vector variable -> its lanes
-  std::map<const ExprNode*, Lane> lanes_of = {};              // a lane of a temporary, and which
-  std::vector<Expr> kept = {};                                // variables made here, held for the maps above
-  std::vector<std::pair<Expr, Expr>> hoisted_here = {};       // by this statement: the value and its variable
+  std::set<const ExprNode*> words = {};  // variables whose value is no arithmetic that C++ sees through
+  std::map<const ExprNode*, Lane> lanes_of = {};         // a lane of a temporary, and which
+  std::vector<Expr> kept = {};                           // variables made here, held for the maps above
+  std::vector<std::pair<Expr, Expr>> hoisted_here = {};  // by this statement: the value and its variable
 
   // c_expr.cpp: scalar expressions.
   std::string type(DType t);
@@ -151,6 +153,9 @@ struct Printer {
   Text print_thread_call(const Call& n);
   Text print_function(const Call& n);  // c_function.cpp: what computes a value; what says something
   Text print_exact(const Call& n);
+  std::optional<Text> print_logic(const Binary& n);  // by one instruction, where the compiler takes two
+  std::optional<Text> print_half(const Call& n);
+  bool is_word(const Expr& e);
   Text print_message(const Call& n);
 
   // c_vector.cpp: vector expressions, lane by lane.

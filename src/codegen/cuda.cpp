@@ -159,7 +159,8 @@ Program print_cuda(const Function& f, const Target& target) {
                                 .assembly = ptx_statement,
                                 .shared_memory = dynamic_memory,
                                 .bounds = launch_bounds,
-                                .map_parameter = "const __grid_constant__ tensor_map"};
+                                .map_parameter = "const __grid_constant__ tensor_map",
+                                .three_input_logic = true};
   return print_c_like(f, target, cuda);
 }
 

@@ -73,7 +73,12 @@ std::optional<Printed> printed(uint64_t seed) {
   }
   static const std::regex inverted(R"(asm\("not\.b32[^;]*;" : "=r"\(inverse\) : "r"\(a\)\);)");
   static const std::regex cut(R"(asm\("bfe\.[su]32[^;]*;" : "=r"\(low\)[^;]*;)");
+  static const std::regex logic(R"(asm\("lop3\.b32[^;]*;" : "=r"\(d\)[^;]*;)");
   p.program.text = std::regex_replace(p.program.text, inverted, "inverse = ~a;");
+  p.program.text = std::regex_replace(
+      p.program.text, logic,
+      "d = 0;\n  for (int i = 0; i < 32; i++)\n"
+      "    d |= u32(table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i;");
   p.program.text = std::regex_replace(p.program.text, cut, "low = T(a);");
   if (std::regex_search(p.program.text, of_chip) || !p.program.maps.empty()) return {};
   return p;

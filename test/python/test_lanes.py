@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import failure
 
 
 def numbers(*shape, dtype=np.float16):
@@ -137,3 +138,83 @@ def test_what_has_one_lane():
         def store(A: T.Tensor((8,), "float16x2"), B: T.Tensor((8,), "float16x4")):
             with T.Kernel(1, threads=32):
                 B[0] = A[0]
+
+
+# ── bits of several values ────────────────────────────────────────────────────────────────────────────
+def unpacked(n):
+    """Eight codes of 4 bits to a word, of which each `and` takes two; their products with pairs of X."""
+
+    @T.prim_func
+    def main(
+        W: T.Tensor((n,), "uint32"),
+        X: T.Tensor((n, 4), "uint32"),
+        products: T.Tensor((n, 8), "float16"),
+        sums: T.Tensor((n,), "float32"),
+    ):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                word, sum_ = W[i], T.alloc_var("float32", 0)
+                for c in T.unroll(4):
+                    code = word >> T.uint32(4 * c) & T.uint32(0x000F000F) | T.uint32(0x64006400)
+                    pair = T.add2(T.reinterpret(code, "float16x2"), T.float16(-1032))
+                    pair = T.mul2(pair, T.reinterpret(X[i, c], "float16x2"))
+                    products[i, 2 * c : 2 * c + 2] = pair
+                    sum_ += T.float32(pair[0]) + T.float32(pair[1])
+                sums[i] = sum_
+
+    return main
+
+
+def test_a_word_is_a_pair(target):
+    rng = np.random.default_rng(5)
+    w, x = rng.integers(0, 2**32, 64, dtype=np.uint32), rng.standard_normal((64, 8)).astype(np.float16)
+    products, sums = np.full((64, 8), np.nan, np.float16), np.full(64, np.nan, np.float32)
+    tilelang.compile(unpacked(64), target=target)(w, x.view(np.uint32), products, sums)
+    codes = np.stack([w >> shift & 15 for shift in (0, 16, 4, 20, 8, 24, 12, 28)], 1).astype(np.float64) - 8
+    assert np.array_equal(products, (codes * x).astype(np.float16))
+    assert np.allclose(sums, products.astype(np.float64).sum(1), rtol=1e-5, atol=1e-4)
+
+
+def test_pairs_are_taken_apart_without_cutting_bits_off():
+    """One instruction for `and` and `or`; halves of what an instruction gave are its halves."""
+    source = tilelang.compile(unpacked(64), target="sim:sm_90").get_kernel_source()
+    kernel = source[source.index("__global__") :]
+    assert kernel.count("tl_logic<0xea>(") == 1 and "0x000f000fu, 0x64006400u)" in kernel
+    assert "tl_low_bits" not in kernel and kernel.count("half_t::raw(u16(pair") >= 3
+
+
+def test_words_of_slices_pairs_and_tuples(target):
+    @T.prim_func
+    def main(
+        A: T.Tensor((8, 4), "int8"),
+        B: T.Tensor((8,), "int32"),
+        C: T.Tensor((8, 2), "float16"),
+        D: T.Tensor((8,), "uint32"),
+        E: T.Tensor((8, 4), "uint16"),
+    ):
+        with T.Kernel(1, threads=8):
+            for i in T.Parallel(8):
+                B[i] = T.reinterpret(A[i, 0:4], "int32")
+                D[i] = T.reinterpret(T.max2(C[i, 0:2], T.float16(0)), "uint32")
+                four = T.reinterpret(T.reinterpret((D[i], B[i].astype("uint32")), "uint64"), "uint16x4")
+                E[i, 0], E[i, 1], E[i, 2], E[i, 3] = four[0], four[1], four[2], four[3]
+
+    rng = np.random.default_rng(6)
+    a, c = rng.integers(-128, 128, (8, 4), dtype=np.int8), rng.standard_normal((8, 2)).astype(np.float16)
+    b, d, e = np.zeros(8, np.int32), np.zeros(8, np.uint32), np.zeros((8, 4), np.uint16)
+    tilelang.compile(main, target=target)(a, b, c, d, e)
+    assert np.array_equal(b, a.view(np.int32)[:, 0])
+    assert np.array_equal(d, np.maximum(c, np.float16(0)).view(np.uint32)[:, 0])
+    assert np.array_equal(e, np.stack([d, b.view(np.uint32)], 1).view(np.uint16))
+
+
+def test_bits_that_do_not_fit(tmp_path):
+    def words(body):
+        return failure(
+            tmp_path, body, signature="A: T.Tensor((4,), 'int8'), B: T.Tensor((4,), 'uint32')"
+        ).args[0]
+
+    assert "4 of int8 are 32 bits, and 1 of float16 are 16" in words("x = T.reinterpret(A[0:4], 'float16')")
+    assert "1 of uint32 are 32 bits, and 4 of float16 are 64" in words("x = T.reinterpret(B[0], 'float16x4')")
+    assert "3 of int8 do not fill 8, 16, 32 or 64" in words("x = T.reinterpret(A[0:3], 'int8x3')")
+    assert "of one dtype" in words("x = T.reinterpret((A[0], B[0]), 'uint64')")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .._core import Buffer, Expr, Region
@@ -34,9 +35,14 @@ class Pair(Lanes):
     """Two values that are computed on together: what add2 and its like return.
 
     Store it to a slice of two elements, `C[i : i + 2] = T.add2(…)`, or take its lanes apart: `p[0]`, `p[1]`.
+    word: both as a uint32, the first in the lower half, where they came as one; else None.
     """
 
-    __slots__ = ()
+    __slots__ = ("word",)
+
+    def __init__(self, lanes: tuple, word: Any = None) -> None:
+        super().__init__(lanes)
+        self.word = word
 
 
 def as_pair(x: Any, what: str) -> tuple[Any, Any]:
@@ -69,24 +75,66 @@ def _lanewise(name: str, compute: Any, *operands: Any) -> Pair:
     types = {lane.dtype for pair in pairs for lane in pair if isinstance(lane, Expr)}
     if len(types) == 1 and (dtype := types.pop()) in (as_dtype(packed) for packed in _PACKED):
         b = builder()
-        words = [
-            _word(b, [lane if isinstance(lane, Expr) else b.const(lane, dtype) for lane in pair])
-            for pair in pairs
-        ]
-        word = b.let("pair", b.call(f"{name}_{dtype.name}", words))
-        return Pair((_half(b, word, dtype), _half(b, b.binary("shr", word, 16), dtype)))
+        words = [_word_of(b, x, pair, dtype) for x, pair in zip(operands, pairs, strict=True)]
+        return _parted(b, b.let("pair", b.call(f"{name}_{dtype.name}", words)), dtype, 2)
     return Pair((compute(*[p[0] for p in pairs]), compute(*[p[1] for p in pairs])))
 
 
-def _word(b: Any, lanes: list) -> Expr:
-    """The bits of two 16-bit floats, the first in the lower half."""
-    wide, bits = as_dtype("uint32"), as_dtype("uint16")
-    low, high = (b.cast(wide, b.call("reinterpret", (lane,), bits)) for lane in lanes)
-    return b.binary("or", low, b.binary("shl", high, 16))
+def _word(b: Any, lanes: Sequence) -> Expr:
+    """The bits of several numbers, the first in the lowest, as an unsigned integer."""
+    bits = lanes[0].dtype.bits
+    wide, narrow = as_dtype(f"uint{bits * len(lanes)}"), as_dtype(f"uint{bits}")
+    word = None
+    for i, lane in enumerate(lanes):
+        part = lane if lane.dtype == narrow else b.call("reinterpret", (lane,), narrow)
+        part = part if wide == narrow else b.cast(wide, part)
+        word = part if word is None else b.binary("or", word, b.binary("shl", part, bits * i))
+    return word
 
 
-def _half(b: Any, word: Expr, dtype: Any) -> Expr:
-    return b.call("reinterpret", (b.cast(as_dtype("uint16"), word),), dtype)
+def _word_of(b: Any, x: Any, pair: tuple, dtype: Any) -> Expr:
+    if x.__class__ is Pair and x.word is not None:
+        return x.word
+    return _word(b, [lane if isinstance(lane, Expr) else b.const(lane, dtype) for lane in pair])
+
+
+def _parted(b: Any, word: Expr, dtype: Any, count: int) -> Any:
+    """The bits of an unsigned integer as so many numbers, the first from the lowest."""
+    narrow = as_dtype(f"uint{dtype.bits}")
+    lanes = []
+    for i in range(count):
+        part = b.binary("shr", word, dtype.bits * i) if i else word
+        part = part if part.dtype == narrow else b.cast(narrow, part)
+        lanes.append(part if dtype == narrow else b.call("reinterpret", (part,), dtype))
+    return Pair(tuple(lanes), word if word.dtype.bits == 32 else None) if count == 2 else Lanes(tuple(lanes))
+
+
+def same_bits(value: Any, to: Any) -> Any:
+    """T.reinterpret where several numbers stand side by side, in `value` or in the dtype `to`."""
+    if value.__class__ is Region:
+        value = lanewise(value)
+    if value.__class__ is Lanewise:
+        value = [value.element(n) for n in range(value.count)]
+    lanes = [as_value(x) for x in value] if isinstance(value, (Lanes, tuple, list)) else [as_value(value)]
+    kinds = {x.dtype if x.__class__ is Expr else x for x in lanes}
+    if len(kinds) != 1 or not all(x.__class__ is Expr for x in lanes):
+        raise fail(
+            "T.reinterpret takes values of the kernel, of one dtype; give a number a dtype first: "
+            "T.float32(1.0)"
+        )
+    (kind,) = kinds
+    one, bits = to.with_lanes(1), kind.bits * len(lanes)
+    from_, into = (f"{count} of {t}" for t, count in ((kind, len(lanes)), (one, to.lanes)))
+    if bits != to.bits * to.lanes:
+        raise fail(f"T.reinterpret: {from_} are {bits} bits, and {into} are {to.bits * to.lanes}")
+    if bits not in (8, 16, 32, 64) or kind.bits % 8 or one.bits % 8:
+        raise fail(f"T.reinterpret: {from_} do not fill 8, 16, 32 or 64 bits as whole bytes each")
+    b = builder()
+    word = value.word if value.__class__ is Pair else None
+    word = b.let("word", _word(b, lanes)) if word is None else word
+    if to.lanes > 1:
+        return _parted(b, word, one, to.lanes)
+    return word if word.dtype == one else b.call("reinterpret", (word,), one)
 
 
 def _of_two(op: str, doc: str) -> Any:

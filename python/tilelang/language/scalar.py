@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core import Buffer, Expr, scalar_functions
+from .._core import Buffer, Expr, Region, scalar_functions
 from ..front.arithmetic import cast, power
-from ..front.dtypes import as_dtype, limits
+from ..front.dtypes import DataType, as_dtype, limits
 from ..front.offered import named
 from ..front.trace import builder, fail
 from ..front.values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_value
 from ..front.values import binary as _binary
+from .pairs import Lanes, same_bits
 
 
 def _call(row: str, *args: Any) -> Expr:
@@ -285,15 +286,24 @@ def bitwise_not(x: Any, span: Any = None) -> Any:
     return ~x
 
 
-def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
+def reinterpret(value: Any, dtype: Any, span: Any = None) -> Any:
     """The bits of `value` as another dtype of the same width.
 
+    value: a value of the kernel; or several of one dtype, the first of which stands in the lowest bits: a
+    pair that T.fma2 or its like returned, a slice of a buffer, a tuple.
+    dtype: of one value; or of several, "float16x2", "int8x4": a pair is returned as T.fma2 returns it, more
+    as T.atomic_addx4 returns four: `p[0]`, `p[1]` and so on.  Several values fill 16, 32 or 64 bits together.
+
     Also accepts the dtype first, as reinterpret(dtype, value)."""
-    if not isinstance(value, DEVICE) and isinstance(dtype, DEVICE):
+    several = (Lanes, Region, tuple, list)
+    if not isinstance(value, (*DEVICE, *several)) and isinstance(dtype, (*DEVICE, *several)):
         value, dtype = dtype, value
-    value = as_value(value)
     if dtype == "handle":  # the token that older kernels give to T.attr
-        return value
+        return as_value(value)
+    to = DataType(dtype)
+    if to.lanes > 1 or isinstance(value, several):
+        return same_bits(value, to)
+    value = as_value(value)
     if value.__class__ is not Expr:
         raise fail("T.reinterpret takes a value of the kernel; give a number a dtype first: T.float32(1.0)")
     return builder().call("reinterpret", (value,), as_dtype(dtype))
