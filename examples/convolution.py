@@ -14,7 +14,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 64, 64, 1), "gpu": (64, 64, 32, 128), "reference": (32, 64, 64, 1)}
+TILES = {"cpu": (64, 64, 64, 1), "gpu": (64, 128, 64, 128), "reference": (32, 64, 64, 1)}
 SMALL = {"batch": 1, "height": 2, "width": 70, "channels": 20, "filters": 36, "tall": 1, "wide": 3}
 
 
@@ -36,7 +36,7 @@ def convolution(
             b, y, x, f = bz // height, bz % height, by * block_X, bx * block_F
             T.clear(sums)
             for u, v in T.grid(tall, wide):
-                for c in T.Pipelined(T.ceildiv(channels, block_C), num_stages=2):
+                for c in T.Pipelined(T.ceildiv(channels, block_C), num_stages=3):
                     T.copy(X[b, y + u - tall // 2, x + v - wide // 2, c * block_C], pixels)
                     T.copy(W[u, v, c * block_C, f], weights)
                     T.gemm(pixels, weights, sums)

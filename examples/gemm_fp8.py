@@ -13,7 +13,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (128, 128, 1), "gpu": (64, 128, 256), "reference": (64, 64, 1)}
+TILES = {"cpu": (128, 128, 1), "gpu": (128, 128, 256), "small_gpu": (64, 128, 256), "reference": (64, 64, 1)}
 SMALL = {"m": 100, "n": 136, "k": 272}
 GROUP = 128  # elements along K, and rows of B, that share a scale
 
@@ -36,7 +36,7 @@ def gemm_fp8(M, N, K, block_M, block_N, threads, dtype="float8_e4m3fn"):
             part = T.alloc_fragment((block_M, block_N), "float32")
             total = T.alloc_fragment((block_M, block_N), "float32")
             T.clear(total)
-            for k in T.Pipelined(groups, num_stages=2):
+            for k in T.Pipelined(groups, num_stages=3):
                 T.copy(A[by * block_M, k * GROUP], A_tile)
                 T.copy(B[bx * block_N, k * GROUP], B_tile)
                 T.gemm(A_tile, B_tile, part, transpose_B=True, clear_accum=True)
@@ -72,4 +72,4 @@ def cases(kind, m=500, n=390, k=1040):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, cases)
+    harness.main(__doc__, cases, TILES)

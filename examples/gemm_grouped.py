@@ -12,7 +12,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 128, 256, 1), "gpu": (64, 64, 32, 128), "reference": (64, 64, 64, 1)}
+TILES = {"cpu": (64, 128, 256, 1), "gpu": (64, 128, 64, 128), "reference": (64, 64, 64, 1)}
 SMALL = {"groups": 3, "longest": 40, "n": 50, "k": 90}
 
 
@@ -36,7 +36,7 @@ def gemm_grouped(groups, N, K, block_M, block_N, block_K, threads, dtype="float1
             first, end = offsets[g] + by * block_M, offsets[g + 1]
             if first < end:
                 T.clear(C_tile)
-                for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
+                for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=3):
                     T.copy(A[first, k * block_K], A_tile)  # some rows may be the next group's: not stored
                     T.copy(B[g, k * block_K, bx * block_N], B_tile)
                     T.gemm(A_tile, B_tile, C_tile)

@@ -23,7 +23,7 @@ def gemm_int4(M, N, K, block_M, block_N, block_K, threads):
             B_tile = T.alloc_shared((block_N, block_K), "int4")
             sums = T.alloc_fragment((block_M, block_N), "int32")
             T.clear(sums)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=3):
                 T.copy(A[by * block_M, k * block_K], A_tile)
                 T.copy(B[bx * block_N, k * block_K], B_tile)
                 T.gemm(A_tile, B_tile, sums, transpose_B=True)

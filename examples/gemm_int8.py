@@ -11,7 +11,12 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (128, 128, 512, 1), "gpu": (128, 128, 64, 256), "reference": (64, 64, 64, 1)}
+TILES = {
+    "cpu": (128, 128, 512, 1),
+    "gpu": (128, 256, 64, 256),
+    "small_gpu": (128, 128, 64, 256),
+    "reference": (64, 64, 64, 1),
+}
 SMALL = {"m": 100, "n": 70, "k": 200}
 
 
@@ -31,7 +36,7 @@ def gemm_int8(M, N, K, block_M, block_N, block_K, threads):
             sums = T.alloc_fragment((block_M, block_N), "int32")
             scaled = T.alloc_fragment((block_M, block_N), "float16")
             T.clear(sums)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=3):
                 T.copy(A[by * block_M, k * block_K], A_tile)
                 T.copy(B[bx * block_N, k * block_K], B_tile)
                 T.gemm(A_tile, B_tile, sums, transpose_B=True)
@@ -62,4 +67,4 @@ def cases(kind, m=500, n=390, k=1000):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, cases)
+    harness.main(__doc__, cases, TILES)

@@ -13,7 +13,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 64, 256, 1), "gpu": (64, 64, 32, 128), "reference": (64, 64, 64, 1)}
+TILES = {"cpu": (64, 64, 256, 1), "gpu": (128, 128, 32, 128), "reference": (64, 64, 64, 1)}
 SMALL = {"m": 30, "n": 70, "k": 300, "parts": 2}
 
 
@@ -27,7 +27,7 @@ def gemm_splitk(M, N, K, parts, how, block_M, block_N, block_K, threads, dtype="
         A_tile = T.alloc_shared((block_M, block_K), dtype)
         B_tile = T.alloc_shared((block_K, block_N), dtype)
         T.clear(C_tile)
-        for k in T.Pipelined(steps, num_stages=2):
+        for k in T.Pipelined(steps, num_stages=4):
             T.copy(A[row, first + k * block_K], A_tile)
             T.copy(B[first + k * block_K, column], B_tile)
             T.gemm(A_tile, B_tile, C_tile)

@@ -55,11 +55,11 @@ def blank(shape: Any, dtype: Any = "float32") -> np.ndarray:
 
 def kind_of(target: str, tiles: Container[str] = ()) -> str:
     """Which tiles suit a target: "cpu", "gpu" (also in the simulator), "reference", or, where an example has
-    tiles of that name, "small_gpu" for a GPU that gives a block less than 128 KiB of shared memory."""
+    tiles of that name, "small_gpu" for a GPU that gives a block at most 64 KiB of shared memory."""
     name = tilelang.resolve_target(target)
     if name.split()[0].split(":")[0] not in ("cuda", "hip", "sim"):
         return name.split()[0]
-    if "small_gpu" in tiles and _core.target_info(name)["shared_bytes"] < 128 << 10:
+    if "small_gpu" in tiles and _core.target_info(name)["shared_bytes"] <= 64 << 10:
         return "small_gpu"
     return "gpu"
 

@@ -12,7 +12,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (64, 128, 1), "gpu": (64, 32, 256), "small_gpu": (16, 32, 128), "reference": (64, 64, 1)}
+TILES = {"cpu": (64, 128, 1), "gpu": (32, 32, 128), "small_gpu": (16, 32, 128), "reference": (64, 64, 1)}
 SMALL = {"heads": 40, "keys": 70, "dim": 128, "batch": 1}
 
 

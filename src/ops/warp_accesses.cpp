@@ -20,7 +20,9 @@ struct Position {
   }
 };
 
-std::optional<Position> position_of(const ParallelNest& nest, Expr e) {
+// `leading`: of a dimension in front of the rows, such as a slot. What stands there for all iterations of the
+// nest moves all of a warp's elements by whole rows times their number, which changes no bank cycle.
+std::optional<Position> position_of(const ParallelNest& nest, Expr e, bool leading) {
   Position p;
   for (auto& v : nest.vars) {
     auto linear = linear_in(e, v);
@@ -29,8 +31,8 @@ std::optional<Position> position_of(const ParallelNest& nest, Expr e) {
     e = linear->base;
   }
   auto rest = as_int(e);
-  if (!rest) return std::nullopt;
-  p.constant = *rest;
+  if (!rest && !leading) return std::nullopt;
+  p.constant = rest.value_or(0);
   return p;
 }
 
@@ -42,7 +44,7 @@ std::optional<std::vector<WarpAccess>> warp_accesses(const ParallelNest& nest, c
   constexpr size_t enough = 64;
   std::vector<Position> positions;
   for (auto& e : index)
-    if (auto p = position_of(nest, e))
+    if (auto p = position_of(nest, e, positions.size() + 2 < index.size()))
       positions.push_back(std::move(*p));
     else
       return std::nullopt;
