@@ -35,7 +35,7 @@ struct GemmStrategy {
 };
 extern const GemmStrategy gemm_mma, gemm_fma, gemm_simd;
 
-// The steps of k of a gemm by matrix instructions whose operands ldmatrix loads as they are.
+// The steps of k of a gemm by matrix instructions whose operands are multiplied as they are.
 std::optional<Steps> steps_of_mma(const Tile& t, const LayoutContext& ctx);
 
 // The number of that name in the statement's record; CompileError where it is missing.

@@ -241,7 +241,8 @@ Stmt lower_mma(const Gemm& g, LowerContext& ctx) {
 std::optional<Steps> steps_of_mma(const Tile& t, const LayoutContext& ctx) {
   Gemm g = read_gemm(t, ctx.function);
   for (auto* r : {&g.a, &g.b})
-    if (ctx.function[r->buffer].scope != Scope::shared) return std::nullopt;
+    if (ctx.function[r->buffer].scope != Scope::shared && !is_whole_matrix(*r, ctx.function))
+      return std::nullopt;
   if (g.clear_if || t.attrs.find("instruction") || !applies_mma(g, ctx).empty()) return std::nullopt;
   MmaPlan p = choose_plan(g, ctx);
   bool as_they_are = p.row->a_type == g.a_type && p.row->b_type == g.b_type && g.a_type != tf32;

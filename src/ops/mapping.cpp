@@ -182,14 +182,16 @@ bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Functi
   });
 }
 
-int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
+// `may_idle`: some threads may be left without a vector.
+static int64_t width_for(const ParallelNest& nest, const LayoutContext& ctx, bool may_idle) {
   std::vector<NestAccess> accesses = accesses_of(nest);
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
   int64_t points = product(nest.extents);
   bool pairs = has_pairs(nest, ctx.function);
   for (Scope scope : {Scope::global, Scope::shared})  // global accesses decide; where there are none, shared
     for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {
-      bool masked = ctx.target.masked_vectors, idle = points / v < ctx.team.count && !(pairs && v == 2);
+      bool masked = ctx.target.masked_vectors;
+      bool idle = !may_idle && points / v < ctx.team.count && !(pairs && v == 2);
       if (!masked && (nest.extents.back() % v || idle)) continue;
       bool fits = true, any = false;
       for (auto& a : accesses) {
@@ -201,6 +203,14 @@ int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
       if (fits && any) return v;
     }
   return pairs && nest.extents.back() % 2 == 0 ? 2 : 1;
+}
+
+int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
+  int64_t lanes = width_for(nest, ctx, false);
+  if (nest.attrs.get_string("engine").empty()) return lanes;
+  int bits = 0;
+  for (auto& a : accesses_of(nest)) bits = std::max<int>(bits, ctx.function[a.buffer].dtype.bits);
+  return lanes * bits < least_async_bits ? width_for(nest, ctx, true) : lanes;
 }
 
 int64_t run_length(const ParallelNest& nest, const Fragment& mapping) {

@@ -24,7 +24,9 @@ int64_t room_for(BufferId buffer, const Function& f, const Target& target, const
 // have such bytes, and would a mapping separate those along the last loop?
 bool has_pairs(const ParallelNest& nest, const Function& f);
 bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Function& f);
-// The widest vector along the last loop that the accesses to memory allow; 1 if none.
+constexpr int least_async_bits = 32;  // of an asynchronous copy
+// The widest vector along the last loop that the accesses to memory allow, with work for all threads; 1 if
+// none. An asynchronous copy rather leaves threads idle than being too narrow for one.
 int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx);
 // Consecutive elements of the last loop that one thread holds next to each other under a mapping.
 int64_t run_length(const ParallelNest& nest, const Fragment& mapping);

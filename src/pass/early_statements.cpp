@@ -167,9 +167,10 @@ std::string LoopPlanner::why_not_async(const Early& e) const {
   }
   if (f[load->buffer].safe_value) return fmt::format("{} has a safe value", f[load->buffer].name);
   LayoutDecisions none;
-  int64_t lanes = vector_width(e.nest, {f, kernel, target, team, none});
-  int64_t bits = lanes * f[e.tile].dtype.bits;
-  if (bits < 32)
+  ParallelNest nest = e.nest;
+  nest.attrs.entries["engine"] = "cp_async";
+  int64_t bits = vector_width(nest, {f, kernel, target, team, none}) * f[e.tile].dtype.bits;
+  if (bits < least_async_bits)
     return fmt::format("only {} bytes at a time are contiguous and aligned in {} and {}, and 4 are needed",
                        bits / 8, f[load->buffer].name, f[e.tile].name);
   return "";

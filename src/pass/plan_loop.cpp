@@ -1,5 +1,4 @@
-// What of a pipelined loop is done when: the stages of its statements, the slots of its tiles, an operator in
-// steps.
+// What of a pipelined loop is done when: the stages of its statements, the slots of its tiles.
 #include "pass/schedule.h"
 
 #include <fmt/ranges.h>
@@ -15,11 +14,6 @@
 #include "target/effects.h"
 
 namespace tl {
-namespace {
-
-constexpr int64_t address_registers = 24;  // that a loop needs beside its fragments
-
-}  // namespace
 
 void LoopPlanner::note(std::string text, bool refusal, Span span, BufferId buffer) {
   f.notes.push_back({.pass = "plan_schedule",
@@ -76,79 +70,6 @@ std::vector<Stmt> LoopPlanner::split(const Early& e, int64_t stages, std::vector
   return out;
 }
 
-// ── an operator in steps ────────────────────────────────────────────────────────────────────────────
-std::optional<LoopPlanner::Stepped> LoopPlanner::find_stepped() const {
-  std::optional<Stepped> found;
-  int64_t count = 0;
-  for (auto& e : early)
-    if (is_planned(e) && e.tensor && e.engine != "cp_async") return std::nullopt;
-  for (auto& s : body) {
-    bool ahead = std::ranges::any_of(early, [&](auto& e) { return is_planned(e) && e.stmt.same(s); });
-    bool only_names = s.as<Let>() || s.as<Alloc>();
-    if (ahead) continue;
-    auto* t = s.as<Tile>();
-    if (!only_names && (found || !t || !row_of(*t).steps)) return std::nullopt;
-    if (!only_names) {
-      LayoutDecisions none;
-      auto steps = row_of(*t).steps(*t, {f, kernel, target, team, none});
-      if (!steps) return std::nullopt;
-      found = Stepped{t, *steps, count};
-    }
-    count++;
-  }
-  if (!found || found->steps.count < 2 || found->steps.count % 2) return std::nullopt;
-  if (found->steps.registers > target.registers - address_registers) return std::nullopt;
-  for (size_t operand : found->steps.operands) {
-    BufferId b = region_of(*found->op, operand).buffer;
-    if (std::ranges::none_of(early, [&](auto& e) { return is_planned(e) && e.tile == b; }))
-      return std::nullopt;
-  }
-  return found;
-}
-
-int64_t LoopPlanner::place_of_last(const Stepped& op) {
-  int64_t loads = int64_t(op.steps.operands.size()) * (op.steps.count - 1);
-  return op.before + loads + op.steps.count - 1;
-}
-
-std::vector<Stmt> LoopPlanner::in_steps(const Stepped& op, int64_t stages, std::vector<Stmt>& allocs) {
-  const Steps& steps = op.steps;
-  Span span = op.op->span;
-  std::map<size_t, std::array<BufferId, 2>> held;
-  for (size_t operand : steps.operands) {
-    Region part = steps.part(operand, 0);
-    std::vector<Expr> shape;
-    for (auto& range : part.ranges)
-      if (!range.point) shape.push_back(range.extent);
-    for (int parity : {0, 1}) {
-      BufferId b = f.add({.name = fmt::format("{}_{}", f[part.buffer].name, parity),
-                          .dtype = f[part.buffer].dtype,
-                          .shape = shape,
-                          .scope = Scope::fragment,
-                          .span = span});
-      held[operand][size_t(parity)] = b;
-      allocs.push_back(alloc(b, span));
-    }
-  }
-  std::vector<Stmt> out;
-  int64_t place = place_of_last(op);
-  auto load_step = [&](int64_t step) {
-    for (size_t operand : steps.operands) {
-      BufferId fragment = held[operand][size_t(step % 2)];
-      Stmt s = make_tile(f, *find_op("copy"), {steps.part(operand, step), whole(f, fragment)}, {}, span);
-      out.push_back(step ? s : marked(s, "", stages - 1, place));
-    }
-  };
-  load_step(0);
-  for (int64_t step = 0; step < steps.count; step++) {
-    if (step + 1 < steps.count) load_step(step + 1);
-    std::vector<Operand> operands = op.op->operands;
-    for (size_t operand : steps.operands) operands[operand] = whole(f, held[operand][size_t(step % 2)]);
-    out.push_back(make_tile(f, row_of(*op.op), operands, steps.attrs(step), span));
-  }
-  return out;
-}
-
 // ── where copies are begun ──────────────────────────────────────────────────────────────────────────
 std::vector<Stmt> LoopPlanner::rest_of_body() const {
   std::vector<Stmt> rest;
@@ -189,7 +110,7 @@ void LoopPlanner::choose_places() {
 
 Stmt LoopPlanner::planned(int64_t slots) {
   int64_t stages = 0;
-  std::optional<Stepped> stepped = find_stepped();
+  stepped = find_stepped();
   choose_places();
   for (auto& e : early)
     if (is_planned(e))
@@ -200,8 +121,9 @@ Stmt LoopPlanner::planned(int64_t slots) {
   int64_t ahead = slots - 1;
   if (stepped) {
     stages = ahead = slots;
-    for (auto& e : early) e.place = place_of_last(*stepped);
+    for (auto& e : early) e.place = stepped->place_of_last();
     instead[stepped->op] = in_steps(*stepped, stages, allocs);
+    for (auto& filler : stepped->fillers) instead[filler.stmt.get()] = {};
   }
   for (auto& e : early) {
     if (!is_planned(e)) continue;
@@ -316,6 +238,10 @@ void LoopPlanner::report(int64_t asked, int64_t slots, bool pipelined) {
                                  f[e.tile].scope == Scope::fragment ? "loaded one iteration ahead"
                                  : e.splits                         ? "through registers, 2 slots"
                                             : fmt::format("by cp.async, {} slots", slots)));
+  if (stepped)
+    for (auto& [operand, computed] : stepped->computed)
+      ways.push_back(fmt::format("{} computed one of {} steps ahead", f[computed.filler.tile].name,
+                                 stepped->steps.count));
   note(fmt::format("pipelined: {}", fmt::join(ways, "; ")), false);
 }
 

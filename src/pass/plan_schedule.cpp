@@ -17,6 +17,7 @@
 //     gemm(As, …)                                   gemm(As, …)
 #include "pass/passes.h"
 #include "pass/schedule.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -26,6 +27,7 @@ struct Scheduler {
   const Kernel& kernel;
   const Target& target;
   Team team = whole_block(kernel);
+  std::set<BufferId> gone = {};  // fragments of a loop, in whose place come those of an operator's steps
 
   Stmt run(const Stmt& body) {
     return rewrite(
@@ -41,15 +43,30 @@ struct Scheduler {
           Stmt s = self.children(n);
           if (n.loop != Loop::pipelined) return s;
           LoopPlanner planner{.f = f, .kernel = kernel, .target = target, .loop_stmt = s, .team = team};
-          return planner.run();
+          s = planner.run();
+          if (planner.stepped)
+            for (auto& filler : planner.stepped->fillers) gone.insert(filler.tile);
+          return s;
         });
+  }
+  Stmt without_gone(const Stmt& body) {
+    visit_effects(body, [&](const Stmt& s, const Effect& e) {
+      if (!s.as<Alloc>()) gone.erase(e.buffer);
+    });
+    return rewrite(body, [&](const Alloc& n, Rewriter&) -> Stmt {
+      return gone.contains(n.buffer) ? block({}, n.span) : Stmt(&n);
+    });
   }
 };
 
 }  // namespace
 
 Function plan_schedule(Function f, const Target& target) {
-  for (Kernel& k : f.kernels) k.body = Scheduler{.f = f, .kernel = k, .target = target}.run(k.body);
+  for (Kernel& k : f.kernels) {
+    Scheduler scheduler{.f = f, .kernel = k, .target = target};
+    k.body = scheduler.run(k.body);
+    k.body = scheduler.without_gone(k.body);
+  }
   return f;
 }
 

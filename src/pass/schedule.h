@@ -1,6 +1,6 @@
 // What plan_schedule finds out of one pipelined loop: which of its statements may run ahead, which tiles can
 // have slots, by which engine each copy goes (early_statements.cpp), and what of it is done when
-// (plan_loop.cpp).
+// (plan_loop.cpp), also of an operator that runs in steps (plan_steps.cpp).
 #pragma once
 #include "ops/parallel.h"
 #include "pass/walk.h"
@@ -20,6 +20,29 @@ struct Early {
   std::string why_not = "";
 };
 
+// A nest of parallel loops that computes a fragment of the iteration's own, from nothing but what runs ahead.
+struct Filler {
+  Stmt stmt;
+  ParallelNest nest;
+  BufferId tile;
+};
+
+// An operator of which the operands of one step are made ready while the step before runs, also across
+// iterations.
+struct Stepped {
+  struct Computed {
+    Filler filler;
+    size_t loop;  // of the nest, that runs along the steps
+  };
+  const Tile* op;
+  Steps steps;
+  int64_t before;                            // statements that do not run ahead
+  std::map<size_t, Computed> computed = {};  // by operand; the others are tiles that copies fill
+  std::vector<Filler> fillers = {};          // all, whose place the steps take
+
+  int64_t place_of_last() const;  // where its last step stands
+};
+
 // One pipelined loop, whose inner loops have been planned.
 struct LoopPlanner {
   Function& f;
@@ -33,6 +56,7 @@ struct LoopPlanner {
   bool writes_tensors = false;
   std::map<const ExprNode*, Expr> lets = {};  // of the body
   std::vector<Early> early = {};
+  std::optional<Stepped> stepped = {};
   void note(std::string text, bool refusal, Span span = {}, BufferId buffer = {});
   void read_body();
   bool is_constant(BufferId tensor) const;
@@ -74,18 +98,18 @@ struct LoopPlanner {
   void choose_places();
   // The loads of a nest into fragments, and the nest that reads those instead.
   std::vector<Stmt> split(const Early& e, int64_t stages, std::vector<Stmt>& allocs);
-  // The operator that all of the loop's copies are for, where it can load a step's operands while the step
-  // before runs, also across iterations; nullopt where it cannot.
-  struct Stepped {
-    const Tile* op;
-    Steps steps;
-    int64_t before;  // statements that do not run ahead
-  };
+  // The operator that all else of the loop is for: copies that run ahead, and loops that compute its operands
+  // from what they bring.  nullopt where it cannot run in steps.
   std::optional<Stepped> find_stepped() const;
-  // The place of the last step: behind all loads of this iteration and all other steps.
-  static int64_t place_of_last(const Stepped& op);
-  // Loads of a step's operands stand before the step before; those of the first step run one iteration ahead,
-  // and the copies take the slot that they leave.
+  std::optional<Filler> filler_of(const Stmt& s) const;
+  bool is_known_ahead(const ParallelNest& nest) const;
+  bool find_operands(Stepped& op, std::vector<Filler> fillers) const;
+  // Which loop of a nest runs along the steps of the operand that it computes; nullopt: none does.
+  std::optional<size_t> loop_along(const Filler& filler, const Stepped& op, size_t operand) const;
+  // What makes a step's part of an operand ready, in `fragment`.
+  Stmt load_of(const Stepped& op, size_t operand, BufferId fragment, int64_t step) const;
+  // That of a step stands before the step before; that of the first one runs one iteration ahead, and the
+  // copies take the slot that it leaves.
   std::vector<Stmt> in_steps(const Stepped& op, int64_t stages, std::vector<Stmt>& allocs);
   // Stages are counted so that the rest of the body has the last one.
   Stmt planned(int64_t slots);

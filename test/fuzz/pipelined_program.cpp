@@ -235,16 +235,25 @@ struct PipelineGenerator : OwnCopies {
   }
   Step body(int depth, std::vector<Tile>& filled) {
     std::vector<Strand> strands;
-    for (int64_t i = 1 + below(depth ? 2 : 3); i > 0; i--) {
+    bool alone = chance(15);
+    if (alone) strands.push_back(multiply(true));
+    for (int64_t i = alone ? 0 : 1 + below(depth ? 2 : 3); i > 0; i--) {
       Strand s = strand(depth);
       if (s.steps.empty()) continue;
       if (!s.always && chance(15)) guard(s);
       filled.insert(filled.end(), s.filled.begin(), s.filled.end());
       strands.push_back(std::move(s));
     }
+    if (alone && !strands[0].steps.empty()) {
+      filled = strands[0].filled;
+      return merge_all(strands);
+    }
     if (strands.empty() || chance(20)) strands.push_back(loads());
     if (own_copies && !in_team && chance(60)) strands.push_back(by_hand());
     if (!in_team && draws(5, "a barrier of the program")) strands.push_back({.steps = {{"sync_threads()"}}});
+    return merge_all(strands);
+  }
+  Step merge_all(std::vector<Strand>& strands) {
     Step all = merge(strands);
     all.insert(all.begin(), top.begin(), top.end());
     if (all.empty()) all.push_back("pass");

@@ -25,6 +25,7 @@ constexpr std::string_view features = R"(
   a barrier of the program
   a copy by hand in the loop
   a copy by hand over the loop
+  a gemm alone with its copies
   a ring by hand beside the loop's
   addresses of no known alignment
   aliased
@@ -109,6 +110,7 @@ constexpr std::string_view features = R"(
   use: a reduction
   use: a scan
   use: gemm
+  use: gemm with a computed operand
   use: running statistics
   use: two gemms after each other
   variable of an iteration in a copy's place

@@ -143,7 +143,8 @@ struct StrandText : FillText {
     if (is_plain(t)) return fill_plain(t);
     return {copy_of(t)};
   }
-  Strand multiply() {
+  // `alone`: all of a loop, and of extents and with copies that let it run in steps.
+  Strand multiply(bool alone = false) {
     Strand s;
     auto [type, to] = pick<std::pair<std::string, std::string>>({{"f16", "f32"},
                                                                  {"f16", "f32"},
@@ -152,26 +153,62 @@ struct StrandText : FillText {
                                                                  {"i8", "i32"},
                                                                  {"f32", "f32"},
                                                                  {"e4m3", "f32"}});
-    auto dim = [&] { return pick<int64_t>({16, 16, 32, 32, 64}); };
+    auto dim = [&] { return alone ? pick<int64_t>({32, 64}) : pick<int64_t>({16, 16, 32, 32, 64}); };
     int64_t m = dim(), n = dim(), k = dim();
     bool ta = chance(20), tb = chance(40);
-    Tile a = tile(type, ta ? Shape{k, m} : Shape{m, k}), b = tile(type, tb ? Shape{n, k} : Shape{k, n}, {a}),
-         c = sum(to, {m, n}, 80);
-    if (a.name.empty() || b.name.empty() || c.name.empty()) return s;
-    is("use: gemm");
+    Tile a = tile(type, ta ? Shape{k, m} : Shape{m, k}), c = sum(to, {m, n}, 80);
+    if (a.name.empty() || c.name.empty()) return s;
+    Shape shape = tb ? Shape{n, k} : Shape{k, n};
+    Right b = (type == "f16" || type == "bf16") && chance(alone ? 70 : 40)
+                  ? computed(type, shape, tb ? 0 : 1, a)
+                  : Right{tile(type, shape, {a})};
+    if (b.operand.name.empty()) return s;
+    if (b.filled.empty()) b.filled = {b.operand};
+    is(b.nest.empty() ? "use: gemm" : "use: gemm with a computed operand");
     Tile left = a;
     if (!ta && chance(20)) left = registers_of(type, a.shape);
     if (left.name.empty()) return s;
-    s.add(fill(a));
-    s.add(fill(b));
+    if (alone) is("a gemm alone with its copies");
+    b.filled.insert(b.filled.begin(), a);
+    for (auto& t : b.filled) alone ? s.add(copy_of(t)) : s.add(fill(t));
     s.add(step([&] {
+      put(b.nest);
       if (left.name != a.name) line("copy({}, {})", a.name, left.name);
-      line("gemm({}, {}, {}) {{clear_accum={}, policy=\"{}\", trans_a={}, trans_b={}}}", left.name, b.name,
-           c.name, chance(15) ? fmt::format("({} == {})", loop().var, loop().first) : "0",
+      line("gemm({}, {}, {}) {{clear_accum={}, policy=\"{}\", trans_a={}, trans_b={}}}", left.name,
+           b.operand.name, c.name, chance(15) ? fmt::format("({} == {})", loop().var, loop().first) : "0",
            pick<std::string>({"square", "full_row", "full_col"}), ta ? 1 : 0, tb ? 1 : 0);
     }));
-    s.filled = {a, b};
+    s.filled = b.filled;
     return s;
+  }
+  // The right operand of a gemm, and what it takes to have it.
+  struct Right {
+    Tile operand = {};
+    std::vector<Tile> filled = {};
+    Step nest = {};
+  };
+  // Computed in a fragment: from small numbers, or two of them in a byte, by scales that go with a dimension.
+  Right computed(const std::string& type, const Shape& shape, size_t scaled, const Tile& other) {
+    bool pairs = chance(50), held = chance(40);
+    Shape packed = shape;
+    if (pairs) packed[1] /= 2;
+    Tile codes = tile(pairs ? "u8" : pick<std::string>({"i8", "u8", type}), packed, {other}),
+         from = held ? registers_of(codes.type, packed) : codes, to = registers_of(type, shape), scales;
+    if (codes.name.empty() || from.name.empty() || to.name.empty()) return {};
+    Right right{.operand = to, .filled = {codes}};
+    if (chance(60)) scales = tile(type, {shape[scaled]}, {other, codes});
+    if (!scales.name.empty()) right.filled.push_back(scales);
+    right.nest = step([&] {
+      if (held) line("copy({}, {})", codes.name, from.name);
+      put(nest(shape, [&] {
+        std::string code = pairs ? fmt::format("(cast<i64>({}[i0, i1//2]) >> (i1%2*4)) % 16", from.name)
+                                 : fmt::format("{}[i0, i1]", from.name);
+        std::string value = from.type == type ? code : fmt::format("cast<{}>({})", type, code);
+        line("{}[i0, i1] = {}{}", to.name, value,
+             scales.name.empty() ? "" : fmt::format("*{}[i{}]", scales.name, scaled));
+      }));
+    });
+    return right;
   }
   // P = Q Kᵀ of the present keys, then O += P V.
   Strand attend() {

@@ -37,6 +37,55 @@ def gemm(stages):
     return make, sizes, inputs, exact
 
 
+def computed(stages):
+    """B is bytes that become f16 in a fragment, scaled: an operand that is computed beside the products."""
+
+    def make(threads):
+        M, N, K, G = T.dynamic("M"), T.dynamic("N"), T.dynamic("K"), T.dynamic("G")
+
+        @T.prim_func
+        def main(
+            A: T.Tensor((M, K), "float16"),
+            B: T.Tensor((K, N), "uint8"),
+            S: T.Tensor((G, N), "float16"),
+            C: T.Tensor((M, N), "float32"),
+        ):
+            with T.Kernel(T.ceildiv(N, TILE), T.ceildiv(M, TILE), threads=threads) as (bx, by):
+                A_shared = T.alloc_shared((TILE, TILE), "float16")
+                B_shared = T.alloc_shared((TILE, TILE), "uint8")
+                S_shared = T.alloc_shared((1, TILE), "float16")
+                B_local = T.alloc_fragment((TILE, TILE), "float16")
+                C_local = T.alloc_fragment((TILE, TILE), "float32")
+                T.clear(C_local)
+                for k in T.Pipelined(T.ceildiv(K, TILE), num_stages=stages):
+                    T.copy(A[by * TILE, k * TILE], A_shared)
+                    T.copy(B[k * TILE, bx * TILE], B_shared)
+                    T.copy(S[k, bx * TILE], S_shared)
+                    for i, j in T.Parallel(TILE, TILE):
+                        B_local[i, j] = T.float16(B_shared[i, j]) * S_shared[0, j]
+                    T.gemm(A_shared, B_local, C_local)
+                T.copy(C_local, C[by * TILE, bx * TILE])
+
+        return main
+
+    def inputs(rng, size):
+        m, n, k = size
+        a = rng.integers(-4, 5, (m, k)).astype(np.float16)
+        b, s = (
+            rng.integers(0, 9, (k, n), dtype=np.uint8),
+            rng.integers(1, 4, (-(-k // TILE), n)).astype(np.float16),
+        )
+        return [a, b, s, nan(m, n)]
+
+    def exact(a, b, s, c):
+        scales = np.repeat(s.astype(np.float64), TILE, axis=0)[: len(b)]
+        return {3: a.astype(np.float64) @ (b * scales)}
+
+    # Rows of bytes are copied 16 at a time.
+    sizes = tuple((48, 48, TILE * t) for t in tile_kernels.TRIPS) + ((32, 64, 64), (24, 80, 48))
+    return make, sizes, inputs, exact
+
+
 def attention(stages):
     """The statements of examples/flash_attention.py, for one head."""
     scale = math.log2(math.e) / math.sqrt(DIM)

@@ -56,6 +56,41 @@ def weighted(body):
     return main
 
 
+def packed_gemm(read_after=False):
+    """B is unpacked, two 4-bit numbers to a byte, and scaled; its fragment may be of use behind the loop."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        W: T.Tensor((64, 128), "uint8"),
+        S: T.Tensor((4, 64), "float16"),
+        n: T.int32,
+        C: T.Tensor((64, 64), "float32"),
+        L: T.Tensor((64, 32), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            A_shared, W_shared = T.alloc_shared((64, 32), "float16"), T.alloc_shared((64, 16), "uint8")
+            S_shared = T.alloc_shared((1, 64), "float16")
+            packed, W_local = T.alloc_fragment((64, 16), "uint8"), T.alloc_fragment((64, 32), "float16")
+            C_local = T.alloc_fragment((64, 64), "float32")
+            T.clear(C_local)
+            if read_after:
+                T.clear(W_local)
+            for k in T.Pipelined(n, num_stages=3):
+                T.copy(A[0, k * 32], A_shared)
+                T.copy(W[0, k * 16], W_shared)
+                T.copy(S[k // 2, 0], S_shared)
+                T.copy(W_shared, packed)
+                for i, j in T.Parallel(64, 32):
+                    W_local[i, j] = T.float16(packed[i, j // 2] >> (j % 2 * 4) & 15) * S_shared[0, i]
+                T.gemm(A_shared, W_local, C_local, transpose_B=True)
+            T.copy(C_local, C)
+            if read_after:
+                T.copy(W_local, L)
+
+    return main
+
+
 def refusals(kernel):
     return [n.text for n in kernel.report.refusals]
 
@@ -71,6 +106,28 @@ def test_any_number_of_trips(target, stages):
         kernel(a, b, trips, c)
         exact = a[:, : trips * 32].astype(np.float64) @ b[: trips * 32].astype(np.float64)
         assert np.linalg.norm(c - exact) <= 1e-6 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("read_after", [False, True])
+def test_a_computed_operand(target, read_after):
+    kernel = tilelang.compile(packed_gemm(read_after), target=target)
+    in_steps = target == "sim:sm_80" and not read_after
+    said = [n.text for n in kernel.report.notes]
+    assert any("W_local computed one of 2 steps ahead" in text for text in said) == in_steps, said
+    assert ("W_local" in [b.name for b in kernel.report.buffers]) != in_steps
+    random = np.random.default_rng(3)
+    a, s = (random.uniform(-1, 1, shape).astype(np.float16) for shape in ((64, 256), (4, 64)))
+    w = random.integers(0, 256, (64, 128), dtype=np.uint8)
+    unpacked = np.stack([w & 15, w >> 4], axis=2).reshape(64, 256).astype(np.float16)
+    b = unpacked * np.repeat(s, 64, axis=0).T
+    for trips in (0, 1, 2, 5, 8):
+        c, last = np.full((64, 64), np.nan, np.float32), np.full((64, 32), np.nan, np.float16)
+        kernel(a, w, s, trips, c, last)
+        exact = a[:, : trips * 32].astype(np.float64) @ b[:, : trips * 32].astype(np.float64).T
+        assert np.linalg.norm(c - exact) <= 1e-6 * np.linalg.norm(exact)
+        if read_after:
+            assert (last == (b[:, trips * 32 - 32 : trips * 32] if trips else 0)).all()
 
 
 def test_the_largest_number_of_slots_that_fits_is_taken():
