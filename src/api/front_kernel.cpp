@@ -83,6 +83,7 @@ Kernel compile(const Function& function, std::string_view target, const CompileO
   settings.options.flags = options.flags;
   settings.options.fast_math = options.fast_math;
   settings.options.deterministic = options.deterministic;
+  settings.options.strict = options.strict;
   settings.dump_dir = options.dump_dir;
   if (!options.cache)
     settings.cache = tl::Cache{};

@@ -459,6 +459,7 @@ struct CompileOptions {
   bool cache = true;
   bool fast_math = false;
   bool deterministic = false;           // an error where a result depends on the order of atomic accesses
+  bool strict = false;                  // an error where a pipeline that is asked for cannot be had
   std::string cache_dir = {};           // empty: the usual one
   std::string dump_dir = {};            // a folder for the text of every level
   std::vector<std::string> flags = {};  // for the device compiler

@@ -141,6 +141,17 @@ Compiled run_fitting(Function f, const Target& target, const Options& options, c
   }
 }
 
+// What the program asks for in so many words is done, or is an error.
+void check_strict(const Function& f) {
+  for (const Note& n : f.notes)
+    if (n.asked)
+      fail(n.span,
+           "{}: {}; strict=True makes an error of what is asked for and not done: ask for what can be done, "
+           "or "
+           "compile without strict",
+           n.subject, n.text);
+}
+
 }  // namespace
 
 std::vector<std::string_view> pass_names() {
@@ -150,8 +161,8 @@ std::vector<std::string_view> pass_names() {
 }
 
 std::string fingerprint(const Options& o) {
-  std::string text = fmt::format("stop {}\nfast_math {}\ndeterministic {}\nown_barriers {}\n", o.stop_after,
-                                 o.fast_math, o.deterministic, o.own_barriers);
+  std::string text = fmt::format("stop {}\nfast_math {}\ndeterministic {}\nstrict {}\nown_barriers {}\n",
+                                 o.stop_after, o.fast_math, o.deterministic, o.strict, o.own_barriers);
   for (auto& s : o.skip) text += fmt::format("skip {} {}\n", s.size(), s);
   for (auto& f : o.flags) text += fmt::format("flag {} {}\n", f.size(), f);
   return text;
@@ -163,6 +174,7 @@ Compiled compile(Function f, const Target& target, const Options& options, const
     for (Kernel& k : f.kernels) k.attrs.entries["own_barriers"] = int64_t(f.buffers.size());
   verify(f, Level::tile, "the front end");
   Compiled c = run_fitting(std::move(f), target, options, dump);
+  if (options.strict) check_strict(c.function);
   if (!options.stop_after.empty()) return c;
   Target chip = target;
   chip.fast_math = options.fast_math;

@@ -15,6 +15,7 @@ struct Options {
   std::vector<std::string> flags;  // for the device compiler
   bool fast_math = false;
   bool deterministic = false;  // refuse what depends on the order of atomic accesses
+  bool strict = false;         // refuse what is asked for and would be done less well: see Note::asked
   bool own_barriers = false;   // those between accesses of its own buffers are left to the program
 };
 std::string fingerprint(const Options& options);

@@ -70,8 +70,12 @@ struct CopyBeginner {
         return std::get<Stmt>(result);
       });
       if (!why.empty())
-        f.notes.push_back(
-            {"begin_copies", "copy", fmt::format("is not asynchronous here: {}", why), n.span, true});
+        f.notes.push_back({.pass = "begin_copies",
+                           .subject = "copy",
+                           .text = fmt::format("is not asynchronous here: {}", why),
+                           .span = n.span,
+                           .refusal = true,
+                           .asked = true});
       return s;
     });
   }

@@ -21,7 +21,8 @@ void LoopPlanner::note(std::string text, bool refusal, Span span, BufferId buffe
                      .text = std::move(text),
                      .span = span ? span : loop.span,
                      .refusal = refusal,
-                     .buffer = buffer});
+                     .buffer = buffer,
+                     .asked = refusal && target.has_threads()});
 }
 
 // ── the plan ────────────────────────────────────────────────────────────────────────────────────────

@@ -100,11 +100,14 @@ def options_of(
     debug_root_path: Any,
     target: Any = None,
     deterministic: bool = False,
+    strict: bool = False,
 ) -> dict[str, Any]:
     """The `options` of _core.compile."""
     options: dict[str, Any] = {"cache": env.is_cache_enabled(), "cache_dir": env.get_cache_dir()}
     if deterministic:
         options["deterministic"] = True
+    if strict:
+        options["strict"] = True
     if editors:
         options["edit_text"] = _editor(target_text(target))
     if env.is_dump_ir_enabled():

@@ -29,6 +29,7 @@ def jit(
     debug_root_path: Any = None,
     compile_flags: Any = None,
     deterministic: bool = False,
+    strict: bool = False,
 ) -> Any:
     """Decorate a function that returns a @T.prim_func: calling it gives the compiled kernel for its
     arguments.  Or decorate a kernel itself (eager): calling it with tensors compiles it for them, once, and
@@ -36,7 +37,8 @@ def jit(
     makes the same function with these settings beside its own: jit(f, target="sim:sm_90").
 
     The parameters mean what they mean to `tilelang.compile` (deterministic=True: an error where a result
-    depends on the order of atomic accesses); an eager kernel returns what it makes by T.empty, and has no
+    depends on the order of atomic accesses; strict=True: an error where a pipeline that is asked for cannot
+    be had); an eager kernel returns what it makes by T.empty, and has no
     out_idx.  Its target "auto" is where its tensors are.  `@tilelang.jit` and
     `@tilelang.jit(...)` both work."""
     settings = {
@@ -49,6 +51,7 @@ def jit(
         "debug_root_path": debug_root_path,
         "compile_flags": compile_flags,
         "deterministic": deterministic,
+        "strict": strict,
     }
     if func is None:
         return lambda f: wrapped(f, settings, sys._getframe(1))

@@ -73,6 +73,7 @@ class JITImpl:
         mode: str | None = None,
         func: FunctionType | None = None,
         deterministic: bool = False,
+        strict: bool = False,
     ) -> None:
         """What tilelang.jit makes of `func` with these settings; source, signature, mode are its own."""
         functools.update_wrapper(self, func)
@@ -87,6 +88,7 @@ class JITImpl:
             "debug_root_path": debug_root_path,
             "compile_flags": compile_flags,
             "deterministic": deterministic,
+            "strict": strict,
         }
         self._kernels: dict[Any, JITKernel] = {}
         self._making: dict[Any, threading.Lock] = {}  # per key: two threads never compile the same kernel

@@ -359,6 +359,7 @@ def compile(
     compile_flags: Any = None,
     debug_root_path: Any = None,
     deterministic: bool = False,
+    strict: bool = False,
 ) -> JITKernel:
     """Compile a prim_func.
 
@@ -368,6 +369,8 @@ def compile(
     "kind".  verbose: print the report.  pass_configs: see PassConfigKey.  compile_flags: for the device
     compiler.  debug_root_path: a folder for the text of every level.  deterministic=True: an error that names
     the operator, where a result depends on the order in which threads and blocks come to atomic accesses.
+    strict=True: an error where the program asks for a pipeline that it does not get: num_stages slots that do
+    not fit, a T.Pipelined loop that runs in order, a copy in one that cannot run ahead.
     execution_backend and target_host are accepted and change nothing."""
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
@@ -383,6 +386,7 @@ def compile(
         debug_root_path,
         target,
         deterministic,
+        strict,
     )
     for text in func.texts:
         show(text)

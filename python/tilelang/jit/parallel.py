@@ -21,9 +21,10 @@ def par_compile(
     num_workers: int | None = None,
     ignore_error: bool = False,
     deterministic: bool = False,
+    strict: bool = False,
 ) -> list[JITKernel | None]:
     """Compile several prim_funcs on a pool of threads, in order; with ignore_error a failed one is None.  The
-    parameters mean what they mean to compile, deterministic=True among them."""
+    parameters mean what they mean to compile, deterministic=True and strict=True among them."""
 
     def one(func: Any) -> JITKernel:
         return compile(
@@ -36,6 +37,7 @@ def par_compile(
             pass_configs,
             compile_flags,
             deterministic=deterministic,
+            strict=strict,
         )
 
     return run_all(one, funcs, num_workers, ignore_error)
