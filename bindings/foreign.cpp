@@ -64,7 +64,7 @@ void bind_foreign(nb::module_& m, nb::class_<Builder>& c) {
       .def("load_wide", &Builder::load_wide, "what"_a, "buffer"_a, "index"_a, "bytes"_a, "predicate"_a.none())
       .def("store_wide", &Builder::store_wide, "what"_a, "buffer"_a, "index"_a, "value"_a, "bytes"_a,
            "predicate"_a.none())
-      .def("instruct", &Builder::instruct, "row"_a, "places"_a)
+      .def("instruct", &Builder::instruct, "row"_a, "operands"_a)
       .def("foreign", &Builder::foreign, "kind"_a, "text"_a, "key"_a, "outputs"_a, "args"_a,
            "dtype"_a.none());
 }

@@ -181,8 +181,8 @@ class Builder:
                   predicate: ExprLike | None) -> Expr: ...
     def store_wide(self, what: str, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike, bytes: int,
                    predicate: ExprLike | None) -> None: ...
-    def instruct(self, row: str, places: Sequence[Expr]) -> None:
-        """An instruction of a GPU's by the name of its row, on the addresses of its operands."""
+    def instruct(self, row: str, operands: Sequence[Expr]) -> None:
+        """An instruction of a GPU's by the name of its row, on addresses and values as its row says."""
     def foreign(self, kind: str, text: str, key: str, outputs: Sequence[Expr], args: Sequence[ExprLike],
                 dtype: DType | None) -> Expr:
         """kind: call_extern call_pure_extern ptx; outputs: of ptx, addresses of variables."""

@@ -113,8 +113,9 @@ class Builder {
   Expr foreign(const std::string& kind, const std::string& text, const std::string& key,
                const std::vector<Expr>& outputs, const std::vector<Value>& args, std::optional<DType> type);
 
-  // An instruction of a GPU's, by the name of its row, on the addresses of its operands (target/instr.h).
-  void instruct(std::string_view row, const std::vector<Expr>& places);
+  // An instruction of a GPU's, by the name of its row, on addresses and values as its row says
+  // (target/instr.h).
+  void instruct(std::string_view row, const std::vector<Expr>& operands);
 
   // ── values, tile operators ──────────────────────────────────────────────────────────────────────────
   // A call that gives no value is a statement.

@@ -206,15 +206,18 @@ void Builder::store_wide(std::string_view what, const Buffer& buffer, const std:
   emit(eval(tl::call(tl::store_wide, {place, v}, none_type, here()), here()));
 }
 
-void Builder::instruct(std::string_view name, const std::vector<Expr>& places) {
+void Builder::instruct(std::string_view name, const std::vector<Expr>& operands) {
   require_kernel(name);
   const Intrinsic* row = find_instr(name);
-  if (!row || row->effect != Intrinsic::Effect::memory || row->access.size() != places.size())
-    fail(here(), "there is no instruction `{}` with {} operands", name, places.size());
-  for (auto& p : places)
-    if (!place_of(p))
-      fail(here(), "{}: an operand is the address of an element, not {}", name, to_string(p->dtype));
-  emit(eval(tl::call(*row, places, none_type, here()), here()));
+  if (!row || row->effect != Intrinsic::Effect::memory || row->access.size() != operands.size())
+    fail(here(), "there is no instruction `{}` with {} operands", name, operands.size());
+  for (size_t i = 0; i < operands.size(); i++) {
+    bool value = row->access[i] == '-' || row->access[i] == 'n';
+    if (!value && !place_of(operands[i]))
+      fail(here(), "{}: an operand is the address of an element, not {}", name,
+           to_string(operands[i]->dtype));
+  }
+  emit(eval(tl::call(*row, operands, none_type, here()), here()));
 }
 
 // ── foreign code ──────────────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@
 #include "ir/depth.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
+#include "ops/own_copies.h"
 #include "ops/user_op.h"
 #include "pass/check_convergence.h"
 #include "pass/check_order.h"
@@ -42,7 +43,7 @@ DeviceBinary built(const Compiled& compiled, bool edited) {
 void refuse_thread_code(const Function& f) {
   for (auto& k : f.kernels) {
     check_repeated_updates(f, k, "the reference");
-    visit(as_evaluated(k.body), [&](const Call& n) {
+    visit(as_evaluated(with_copies_in_order(f, k.body)), [&](const Call& n) {
       if (is_foreign(*n.intrinsic)) return require_foreign_eval(n, "the reference", n.span);
       if (n.intrinsic == &sync_threads) return;
       if (n.intrinsic == &load_wide || n.intrinsic == &store_wide || is_thread_level(*n.intrinsic) ||
@@ -125,7 +126,6 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     explained = true;
     return;
   }
-  report.shared_limit = target.chip->shared_bytes;
   if (!settings.at_machine) specialization = find_specialization();
   Made made = make(true);
   program = made.variant.program;

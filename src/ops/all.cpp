@@ -8,7 +8,7 @@
 
 namespace tl {
 
-extern const TileOp copy_op, fill_op, clear_op, gemm_op;
+extern const TileOp copy_op, async_copy_op, fill_op, clear_op, gemm_op;
 extern const TileOp atomic_add_op, atomic_max_op, atomic_min_op;
 extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op,
     reduce_prod_op, reduce_bitand_op, reduce_bitor_op, reduce_bitxor_op, reduce_any_op, reduce_all_op,
@@ -28,7 +28,7 @@ std::span<const TileOp* const> all_ops() {
                                        &transpose_op,     &clamp_op,
                                        &reducer_init_op,  &finalize_reducer_op,
                                        &atomic_add_op,    &atomic_max_op,
-                                       &atomic_min_op};
+                                       &atomic_min_op,    &async_copy_op};
   return rows;
 }
 

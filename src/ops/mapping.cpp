@@ -213,6 +213,15 @@ int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
   return lanes * bits < least_async_bits ? width_for(nest, ctx, true) : lanes;
 }
 
+int64_t moved_together(const ParallelNest& nest, const LayoutContext& ctx) {
+  Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
+  std::vector<NestAccess> accesses = accesses_of(nest);
+  int64_t v = vector_width(nest, ctx);
+  auto contiguous = [&](auto& a) { return along_last_loop(nest, ctx, a, v, facts) == Along::contiguous; };
+  while (v > 1 && !std::ranges::all_of(accesses, contiguous)) v /= 2;
+  return v;
+}
+
 int64_t run_length(const ParallelNest& nest, const Fragment& mapping) {
   int last = int(nest.vars.size()) - 1;
   for (auto& t : *mapping.layout.terms)

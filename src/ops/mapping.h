@@ -28,6 +28,9 @@ constexpr int least_async_bits = 32;  // of an asynchronous copy
 // The widest vector along the last loop that the accesses to memory allow, with work for all threads; 1 if
 // none. An asynchronous copy rather leaves threads idle than being too narrow for one.
 int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx);
+// How many elements of such a vector are contiguous and aligned in all that is accessed, so that one
+// instruction can move them.
+int64_t moved_together(const ParallelNest& nest, const LayoutContext& ctx);
 // Consecutive elements of the last loop that one thread holds next to each other under a mapping.
 int64_t run_length(const ParallelNest& nest, const Fragment& mapping);
 // The most elements of one access that a mapping lets a thread move at once.

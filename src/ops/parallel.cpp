@@ -301,12 +301,16 @@ bool cut_vector(FragmentLoops& loops, const ParallelNest& nest, const Fragment& 
   return true;
 }
 
-// What an engine is to carry out stands in a loop of one iteration that names it.
-Stmt on_engine(const ParallelNest& nest, Stmt s) {
+// What an engine is to carry out stands in a loop of one iteration that names it; the group of copies that it
+// is alone in is closed behind it.
+Stmt on_engine(const ParallelNest& nest, Stmt s, const Target& target) {
   std::string engine = nest.attrs.get_string("engine");
-  if (engine.empty()) return s;
+  const AsyncInstr* commit = target.group_row(AsyncInstr::AsyncKind::commit);
+  if (engine.empty() || !commit) return s;
   Attrs attrs{.entries = {{"engine", engine}, {"independent", int64_t(1)}}};
-  return for_loop(var("e"), 1, Loop::serial, std::move(s), nest.span, std::move(attrs));
+  Stmt begun = for_loop(var("e"), 1, Loop::serial, std::move(s), nest.span, std::move(attrs));
+  if (!nest.attrs.find("closes_group")) return begun;
+  return block({std::move(begun), eval(call(commit->intrinsic, {}), nest.span)}, nest.span);
 }
 
 }  // namespace
@@ -350,7 +354,7 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
     Attrs attrs{.entries = {{"independent", int64_t(1)}}};
     s = for_loop(axis.var, axis.extent, kind, s, nest.span, attrs);
   }
-  return on_engine(nest, s);
+  return on_engine(nest, s, ctx.target);
 }
 
 }  // namespace tl

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "ops/own_copies.h"
 #include "ops/parallel.h"
 #include "ops/reducer.h"
 #include "pass/check_convergence.h"
@@ -16,6 +17,7 @@
 #include "pass/passes.h"
 #include "pass/read_first.h"
 #include "pass/warp_width.h"
+#include "target/effects.h"
 #include "target/limits.h"
 
 namespace tl {
@@ -131,6 +133,25 @@ void accept_hints(Function& f, Kernel& k) {
     }
 }
 
+// Where there is no cp.async, the program's own copies land at once.
+void copy_in_order(Function& f, Kernel& k, const Target& target) {
+  if (target.group_row(AsyncInstr::AsyncKind::copy)) return;
+  Stmt body = with_copies_in_order(f, k.body);
+  visit_nodes(k.body, [&](const Node& n) {
+    if (n.kind != Kind::Tile && n.kind != Kind::Eval) return;
+    Stmt s(static_cast<const StmtNode*>(&n));
+    auto* e = s.as<Eval>();
+    auto* c = e ? e->value.as<Call>() : nullptr;
+    const AsyncInstr* row = c ? async_row_of(*c->intrinsic) : nullptr;
+    bool copies = row && row->does == AsyncInstr::AsyncKind::copy && row->token == Token::copies;
+    if (is_async_copy(s) || copies)
+      f.notes.push_back({"canonicalize", copies ? "ptx_cp_async" : "async_copy",
+                         fmt::format("is synchronous here: {} has no asynchronous copies", target.name),
+                         s->span, true});
+  });
+  k.body = std::move(body);
+}
+
 // The largest constant that a part of a sum is multiplied with.
 __int128 largest_factor(const Expr& e) {
   if (auto v = as_int(e)) return *v < 0 ? -__int128(*v) : *v;
@@ -160,6 +181,7 @@ Stmt with_plain_products(const Stmt& body) {
 Function canonicalize(Function f, const Target& target) {
   f = widen_reducers(std::move(f));
   for (Kernel& k : f.kernels) {
+    copy_in_order(f, k, target);
     if (k.threads.empty()) k.threads = {target.default_threads};
     if (!target.has_threads()) {
       check_repeated_updates(f, k, target.name);

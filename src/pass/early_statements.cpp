@@ -8,6 +8,7 @@
 #include "base/round.h"
 #include "ir/rewrite.h"
 #include "ops/mapping.h"
+#include "ops/own_copies.h"
 #include "pass/tile_use.h"
 #include "target/effects.h"
 
@@ -62,7 +63,7 @@ void LoopPlanner::collect(const Stmt& s, std::vector<std::pair<Expr, bool>>& con
       if (Stmt arm = holds ? branch->then_body : branch->else_body) collect(arm, conditions);
       conditions.pop_back();
     }
-  } else if (auto nest = nest_of(s, f)) {
+  } else if (auto nest = nest_of(s, f); nest && !is_async_copy(s)) {
     consider(s, *nest, conditions);
   }
 }
@@ -127,16 +128,18 @@ std::string LoopPlanner::why_not_own(BufferId tile) const {
   const std::string& name = f[tile].name;
   for (auto& b : f.buffers)
     if (f[tile].alias_of || (b.alias_of && b.alias_of == tile)) return name + " has another view";
-  bool address = false, elsewhere = false;
+  bool address = false, elsewhere = false, by_hand = false;
   walk(kernel.body, {.team = whole_block(kernel)}, [&](const Stmt& s, const WalkContext& at) {
     for (auto& e : effects_of(s).list) {
       if (e.buffer != tile) continue;
       address |= e.access == Access::value || e.is_through_address();
       elsewhere |= !(at.team == team);
+      by_hand |= is_async_copy(s);
     }
     return true;
   });
   if (address) return fmt::format("the address of {} is taken", name);
+  if (by_hand) return fmt::format("T.async_copy fills {} as well", name);
   if (elsewhere) return fmt::format("other threads use {} as well", name);
   if (use_of(f, loop.body, tile).reads_earlier)
     return fmt::format("{} is read before all of it is written in an iteration", name);
@@ -154,25 +157,28 @@ std::string LoopPlanner::why_one_slot(BufferId tile) const {
 }
 
 // ── by which engine ─────────────────────────────────────────────────────────────────────────────────
-std::string LoopPlanner::why_not_async(const Early& e) const {
-  if (!target.group_row(AsyncInstr::AsyncKind::copy))
-    return fmt::format("{} has no asynchronous copies", target.name);
-  auto* store = e.nest.body.as<Store>();
+std::string why_not_async(const ParallelNest& nest, const LayoutContext& at) {
+  const Function& f = at.function;
+  if (!at.target.group_row(AsyncInstr::AsyncKind::copy))
+    return fmt::format("{} has no asynchronous copies", at.target.name);
+  auto* store = nest.body.as<Store>();
   auto* load = store ? store->value.as<Load>() : nullptr;
   if (!load || store->mask || load->mask) {
-    if (store && f[store->buffer].dtype != f[e.tensor].dtype)
-      return fmt::format("{} is cast to {} on the way", to_string(f[e.tensor].dtype),
-                         to_string(f[store->buffer].dtype));
+    std::optional<DType> from;  // of the last tensor that it reads
+    visit(nest.body, [&](const Load& n) {
+      if (f[n.buffer].scope == Scope::global) from = f[n.buffer].dtype;
+    });
+    if (store && from && f[store->buffer].dtype != *from)
+      return fmt::format("{} is cast to {} on the way", to_string(*from), to_string(f[store->buffer].dtype));
     return "its elements are computed, not moved";
   }
   if (f[load->buffer].safe_value) return fmt::format("{} has a safe value", f[load->buffer].name);
-  LayoutDecisions none;
-  ParallelNest nest = e.nest;
-  nest.attrs.entries["engine"] = "cp_async";
-  int64_t bits = vector_width(nest, {f, kernel, target, team, none}) * f[e.tile].dtype.bits;
+  ParallelNest begun = nest;
+  begun.attrs.entries["engine"] = "cp_async";
+  int64_t bits = moved_together(begun, at) * f[store->buffer].dtype.bits;
   if (bits < least_async_bits)
     return fmt::format("only {} bytes at a time are contiguous and aligned in {} and {}, and 4 are needed",
-                       bits / 8, f[load->buffer].name, f[e.tile].name);
+                       bits / 8, f[load->buffer].name, f[store->buffer].name);
   return "";
 }
 
@@ -204,7 +210,8 @@ std::vector<Expr> LoopPlanner::loads_of(const Early& e) const {
 }
 
 void LoopPlanner::choose_engine(Early& e) const {
-  std::string not_async = why_not_async(e);
+  LayoutDecisions none;
+  std::string not_async = why_not_async(e.nest, {f, kernel, target, team, none});
   if (not_async.empty()) {
     e.engine = "cp_async";
     return;

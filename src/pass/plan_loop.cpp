@@ -9,6 +9,7 @@
 #include "base/product.h"
 #include "ir/rewrite.h"
 #include "ops/mapping.h"
+#include "ops/own_copies.h"
 #include "pass/splice.h"
 #include "pass/tile_use.h"
 #include "target/effects.h"
@@ -161,6 +162,10 @@ std::string LoopPlanner::why_in_order() const {
         if (n.loop == Loop::pipelined && n.attrs.find("stages"))
           why = fmt::format("the loop on line {} in it is pipelined", n.span.line);
       },
+      [&](const Tile& n) {
+        if (has_given_schedule() && is_async_copy(Stmt(&n)))
+          why = fmt::format("nothing moves across the async_copy on line {}", n.span.line);
+      },
       [&](const Call& n) {
         // Groups of copies are counted, so that the order of what begins, closes and awaits them matters.
         bool in_groups = has_given_schedule() && async_row_of(*n.intrinsic);
@@ -216,6 +221,27 @@ void LoopPlanner::report_fewer(int64_t asked, int64_t slots) {
          true);
 }
 
+void LoopPlanner::report_own_waits(int64_t slots) {
+  std::set<int64_t> places;  // each begins one group of copies an iteration
+  for (auto& e : early)
+    if (is_planned(e) && e.engine == "cp_async") places.insert(e.place);
+  int64_t ahead = (slots - 1) * int64_t(places.size());
+  visit(loop.body, [&](const Call& n) {
+    const AsyncInstr* row = async_row_of(*n.intrinsic);
+    bool waits = row && row->token == Token::copies && row->completes();
+    int64_t left = waits && !n.args.empty() ? as_int(n.args[0]).value_or(0) : 0;
+    if (waits && left < ahead)
+      note(fmt::format(
+               "{}, also for the up to {} groups of copies that run ahead in this loop, as a thread's "
+               "groups are counted together: less is under way; copy these tiles by T.async_copy, too, "
+               "or leave all of them to the loop",
+               left ? fmt::format("this waits for all but {} groups of copies", left)
+                    : "this waits for all groups of copies",
+               ahead),
+           true, n.span);
+  });
+}
+
 void LoopPlanner::report(int64_t asked, int64_t slots, bool pipelined) {
   std::set<BufferId> told;
   for (auto& e : early)
@@ -232,6 +258,7 @@ void LoopPlanner::report(int64_t asked, int64_t slots, bool pipelined) {
     return;
   }
   report_fewer(asked, slots);
+  report_own_waits(slots);
   std::vector<std::string> ways;
   for (auto& e : early)
     if (is_planned(e) && e.tensor)

@@ -15,6 +15,7 @@
 //   for k in pipelined(16) {num_stages=3}:        for k in pipelined(16) {num_stages=3, stages=2}:
 //     copy(A[k*32:], As)                            copy(A[k*32:], As) {engine="cp_async", stage=0}
 //     gemm(As, …)                                   gemm(As, …)
+#include "pass/check_own_copies.h"
 #include "pass/passes.h"
 #include "pass/schedule.h"
 #include "target/effects.h"
@@ -62,6 +63,7 @@ struct Scheduler {
 }  // namespace
 
 Function plan_schedule(Function f, const Target& target) {
+  for (const Kernel& k : f.kernels) check_own_copies(f, k, target);
   for (Kernel& k : f.kernels) {
     Scheduler scheduler{.f = f, .kernel = k, .target = target};
     k.body = scheduler.run(k.body);

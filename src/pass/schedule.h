@@ -43,6 +43,9 @@ struct Stepped {
   int64_t place_of_last() const;  // where its last step stands
 };
 
+// Why cp.async cannot move what this nest moves; "": it can.
+std::string why_not_async(const ParallelNest& nest, const LayoutContext& at);
+
 // One pipelined loop, whose inner loops have been planned.
 struct LoopPlanner {
   Function& f;
@@ -74,7 +77,6 @@ struct LoopPlanner {
   // Why it is not the iteration's own: what one iteration leaves in it is of use elsewhere.
   std::string why_not_own(BufferId tile) const;
   std::string why_one_slot(BufferId tile) const;
-  std::string why_not_async(const Early& e) const;
   // May its loads go first, into fragments?  Each happens in every iteration of the nest.
   std::string why_not_split(const Early& e) const;
   // The distinct loads of tensors of a nest's value.
@@ -119,6 +121,8 @@ struct LoopPlanner {
   void check_given();
   Stmt as_given(int64_t slots);
   Stmt run();
+  // Waits of the program's own, which wait for what runs ahead as well.
+  void report_own_waits(int64_t slots);
   void report_fewer(int64_t asked, int64_t slots);
   void report(int64_t asked, int64_t slots, bool pipelined);
 };

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "ops/own_copies.h"
 #include "ops/reducer.h"
 #include "ops/user_op.h"
 #include "target/foreign.h"
@@ -308,7 +309,7 @@ struct Machine {
     if (!row.eval) return step(n.body);
     return [this, &row, tile = Stmt(&n)](Frame&) {
       regions.tile_span = tile->span;
-      regions.moves = row.info.name == "copy";
+      regions.moves = row.info.name == "copy" || row.info.name == "async_copy";
       row.eval(*tile.as<Tile>(), f, context);
       regions.moved.clear();
     };
@@ -428,8 +429,10 @@ void put_back(const Placed& p, const Memory& m) {
 }  // namespace
 
 void run_reference(const Function& written, std::span<const HostArg> args, const ReferenceOptions& options) {
-  refuse_thread_level_code(written);
-  const Function f = widen_reducers(written);
+  Function f = written;
+  for (Kernel& k : f.kernels) k.body = with_copies_in_order(f, k.body);
+  refuse_thread_level_code(f);
+  f = widen_reducers(std::move(f));
   Machine machine(f);
   machine.host.bind(args);
   for (BufferId id : f.workspaces) machine.host.begin(id);

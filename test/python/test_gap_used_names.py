@@ -18,37 +18,39 @@ SIM = "sim:sm_90"
 
 # Each with a form of the published documentation: (what it is called on, the call).
 BY_HAND = {
-    "alloc_barrier": lambda s: T.alloc_barrier([128, 128]),
-    "alloc_cluster_barrier": lambda s: T.alloc_cluster_barrier([128]),
-    "mbarrier_wait_parity": lambda s: T.mbarrier_wait_parity(mbarrier=s, parity=0),
-    "mbarrier_arrive": lambda s: T.mbarrier_arrive(mbarrier=s),
-    "mbarrier_expect_tx": lambda s: T.mbarrier_expect_tx(s, 128),
-    "mbarrier_arrive_expect_tx": lambda s: T.mbarrier_arrive_expect_tx(s, 128),
-    "barrier_wait": lambda s: T.barrier_wait(s, 0),
-    "barrier_arrive": lambda s: T.barrier_arrive(s),
-    "fence_proxy_async": lambda s: T.fence_proxy_async(),
-    "cp_async_barrier_noinc": lambda s: T.cp_async_barrier_noinc(s),
-    "tma_copy": lambda s: T.tma_copy(s, s, barrier=s),
-    "ptx_cp_async": lambda s: T.ptx_cp_async(T.access_ptr(s[0, 0], "w", 8), T.access_ptr(s[0, 0], "r", 8), 8),
-    "ptx_commit_group": lambda s: T.ptx_commit_group(),
-    "ptx_wait_group": lambda s: T.ptx_wait_group(0),
-    "wgmma_gemm": lambda s: T.wgmma_gemm(s, s, s, transpose_B=True),
-    "wait_wgmma": lambda s: T.wait_wgmma(0),
-    "set_max_nreg": lambda s: T.set_max_nreg(24, 0),
-    "annotate_consumer_reg_alloc": lambda s: T.annotate_consumer_reg_alloc(240),
-    "annotate_producer_reg_dealloc": lambda s: T.annotate_producer_reg_dealloc(24),
-    "block_rank_in_cluster": lambda s: T.block_rank_in_cluster(),
-    "ws_op": lambda s: T.ws_op("load"),
-    "WSRole": lambda s: T.WSRole("producer", warps_lo=0, warps_hi=4, max_nreg=24),
-    "WSPipeline": lambda s: T.WSPipeline("tiles", [s], 2),
-    "WSSync": lambda s: T.WSSync(0, "tiles", stage=1),
-    "WSSync.producer_acquire": lambda s: T.WSSync.producer_acquire("tiles", stage=0),
-    "WSSync.producer_commit": lambda s: T.WSSync.producer_commit("tiles"),
-    "WSSync.consumer_wait": lambda s: T.WSSync.consumer_wait("tiles"),
-    "WSSync.consumer_release": lambda s: T.WSSync.consumer_release("tiles", 0),
-    "WSScope": lambda s: T.WSScope(T.WSScope.ROOT, {}),
-    "WSSchedule": lambda s: T.WSSchedule(8, [], [], []),
-    "annotate_ws_schedule": lambda s: T.annotate_ws_schedule(None),
+    "alloc_barrier": lambda s, A: T.alloc_barrier([128, 128]),
+    "alloc_cluster_barrier": lambda s, A: T.alloc_cluster_barrier([128]),
+    "mbarrier_wait_parity": lambda s, A: T.mbarrier_wait_parity(mbarrier=s, parity=0),
+    "mbarrier_arrive": lambda s, A: T.mbarrier_arrive(mbarrier=s),
+    "mbarrier_expect_tx": lambda s, A: T.mbarrier_expect_tx(s, 128),
+    "mbarrier_arrive_expect_tx": lambda s, A: T.mbarrier_arrive_expect_tx(s, 128),
+    "barrier_wait": lambda s, A: T.barrier_wait(s, 0),
+    "barrier_arrive": lambda s, A: T.barrier_arrive(s),
+    "fence_proxy_async": lambda s, A: T.fence_proxy_async(),
+    "cp_async_barrier_noinc": lambda s, A: T.cp_async_barrier_noinc(s),
+    "tma_copy": lambda s, A: T.tma_copy(s, s, barrier=s),
+    "ptx_cp_async": lambda s, A: T.ptx_cp_async(
+        T.access_ptr(s[0, 0], "w", 8), T.access_ptr(A[0, 0], "r", 8), 8
+    ),
+    "ptx_commit_group": lambda s, A: T.ptx_commit_group(),
+    "ptx_wait_group": lambda s, A: T.ptx_wait_group(0),
+    "wgmma_gemm": lambda s, A: T.wgmma_gemm(s, s, s, transpose_B=True),
+    "wait_wgmma": lambda s, A: T.wait_wgmma(0),
+    "set_max_nreg": lambda s, A: T.set_max_nreg(24, 0),
+    "annotate_consumer_reg_alloc": lambda s, A: T.annotate_consumer_reg_alloc(240),
+    "annotate_producer_reg_dealloc": lambda s, A: T.annotate_producer_reg_dealloc(24),
+    "block_rank_in_cluster": lambda s, A: T.block_rank_in_cluster(),
+    "ws_op": lambda s, A: T.ws_op("load"),
+    "WSRole": lambda s, A: T.WSRole("producer", warps_lo=0, warps_hi=4, max_nreg=24),
+    "WSPipeline": lambda s, A: T.WSPipeline("tiles", [s], 2),
+    "WSSync": lambda s, A: T.WSSync(0, "tiles", stage=1),
+    "WSSync.producer_acquire": lambda s, A: T.WSSync.producer_acquire("tiles", stage=0),
+    "WSSync.producer_commit": lambda s, A: T.WSSync.producer_commit("tiles"),
+    "WSSync.consumer_wait": lambda s, A: T.WSSync.consumer_wait("tiles"),
+    "WSSync.consumer_release": lambda s, A: T.WSSync.consumer_release("tiles", 0),
+    "WSScope": lambda s, A: T.WSScope(T.WSScope.ROOT, {}),
+    "WSSchedule": lambda s, A: T.WSSchedule(8, [], [], []),
+    "annotate_ws_schedule": lambda s, A: T.annotate_ws_schedule(None),
 }  # fmt: skip
 
 
@@ -63,7 +65,7 @@ def test_what_is_done_by_hand(name):
             with T.Kernel(1, threads=128):
                 tile = T.alloc_shared((16, 8), "float16")
                 T.copy(A, tile)
-                call(tile)
+                call(tile, A)
     except tilelang.CompileError as error:
         assert f"T.{name}" in str(error) and "needs" in str(error), str(error)
         assert "test_gap_used_names.py" in str(error)

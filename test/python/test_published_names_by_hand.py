@@ -26,7 +26,7 @@ from tilelang.rocm.intrinsics.mfma_layout import (
     shared_16x64_to_local_64x16_layout_A,
 )
 
-BARRIERS, TMA, COPIES = "mbarrier", "tensor memory accelerator", "cp.async"
+BARRIERS, TMA = "mbarrier", "tensor memory accelerator"
 WGMMA, ROLES, CLUSTERS = "wgmma", "warps with roles", "clusters of blocks"
 LATER = [
     ("T.alloc_barrier([128] * 2)", BARRIERS), ("T.barrier_arrive(n)", BARRIERS),
@@ -34,8 +34,7 @@ LATER = [
     ("T.mbarrier_arrive(n)", BARRIERS), ("T.mbarrier_wait_parity(n, 1)", BARRIERS),
     ("T.mbarrier_arrive_expect_tx(n, 64)", BARRIERS), ("T.cp_async_barrier_noinc(n)", BARRIERS),
     ("T.fence_proxy_async()", BARRIERS), ("T.tma_copy(A, A, barrier=n)", TMA),
-    ("T.ptx_cp_async(T.access_ptr(A), T.access_ptr(A), 8)", COPIES), ("T.ptx_commit_group()", COPIES),
-    ("T.ptx_wait_group(0)", COPIES), ("T.async_copy(A, A)", COPIES), ("T.wgmma_gemm(A, A, A)", WGMMA),
+    ("T.wgmma_gemm(A, A, A)", WGMMA),
     ("T.wait_wgmma(0)", WGMMA), ("T.ws_op('load')", ROLES),
     ("T.WSPipeline('p', [A], 2)", ROLES), ("T.WSRole('producer', warps_lo=0, warps_hi=4)", ROLES),
     ("T.WSSchedule(8, [], [], [])", ROLES), ("T.WSScope('root', [])", ROLES), ("T.WSSync('a', 'p')", ROLES),

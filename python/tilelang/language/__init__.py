@@ -29,6 +29,7 @@ from ..jit.prim_func import *  # noqa: F403
 from . import (
     allreduce,
     annotate,
+    async_copies,
     atomic,
     control,
     debug,
@@ -50,6 +51,7 @@ from . import (
 from . import tile_op as _tile_op
 from .allreduce import *  # noqa: F403
 from .annotate import *  # noqa: F403
+from .async_copies import *  # noqa: F403
 from .atomic import *  # noqa: F403
 from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
@@ -72,8 +74,8 @@ int, uint, short, long = map(_dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
-           pairs, packed, thread, teams, control, scheduler, layout, atomic, foreign, lower_level, random,
-           debug, _asserts, annotate, allreduce, _dtypes)  # fmt: skip
+           pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies, foreign,
+           lower_level, random, debug, _asserts, annotate, allreduce, _dtypes)  # fmt: skip
 _OF_LAYOUT = """
     Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout
     make_linear_layout make_quarter_bank_swizzled_layout make_swizzled_layout make_wgmma_swizzled_layout
