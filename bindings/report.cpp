@@ -73,6 +73,27 @@ void operator_row(const Report::OperatorRow& r, nb::dict& d) {
   d["place"] = place_of(r.place);
 }
 
+void pipeline_row(const Report::PipelineRow& r, nb::dict& d) {
+  d["kernel"] = r.kernel;
+  d["name"] = r.name;
+  d["num_stages"] = r.num_stages;
+  d["tiles"] = rows_of(r.tiles, [](const Report::PipelineRow::Slots& t, nb::dict& of_tile) {
+    of_tile["name"] = t.name;
+    of_tile["slots"] = t.slots;
+    of_tile["bytes"] = t.bytes;
+  });
+  d["bytes_in_flight"] = r.bytes_in_flight;
+  d["steps"] = rows_of(r.steps, [](const Report::PipelineRow::Step& s, nb::dict& step) {
+    step["text"] = s.text;
+    step["ahead"] = known(s.ahead);
+    step["how"] = s.how;
+    step["times"] = s.times;
+    step["place"] = place_of(s.place);
+  });
+  d["refusals"] = r.refusals;
+  d["place"] = place_of(r.place);
+}
+
 void access_row(const Report::AccessRow& r, nb::dict& d) {
   const AccessCost& c = r.cost;
   d["kernel"] = r.kernel;
@@ -110,6 +131,7 @@ void bind_report(nb::module_& m) {
       .def_prop_ro("buffers", [](const Report& r) { return rows_of(r.buffers, buffer_row); })
       .def_prop_ro("loops", [](const Report& r) { return rows_of(r.loops, loop_row); })
       .def_prop_ro("operators", [](const Report& r) { return rows_of(r.operators, operator_row); })
+      .def_prop_ro("pipelines", [](const Report& r) { return rows_of(r.pipelines, pipeline_row); })
       .def_prop_ro("accesses", [](const Report& r) { return rows_of(r.accesses, access_row); })
       .def_prop_ro("notes", [](const Report& r) { return rows_of(r.notes, note_row); })
       .def("text", &Report::text);

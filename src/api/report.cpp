@@ -103,6 +103,33 @@ std::string statements_text(const Report& r) {
   return table.text();
 }
 
+// "k", "k + 2": which iteration a step of a turn works on.
+std::string iteration_text(const Report::PipelineRow& p, const Report::PipelineRow::Step& s) {
+  if (s.ahead < 0) return "";
+  return s.ahead ? fmt::format("{} + {}", p.name, s.ahead) : p.name;
+}
+
+std::string pipelines_text(const Report& r) {
+  std::string out;
+  for (auto& p : r.pipelines) {
+    std::vector<std::string> parts;
+    for (auto& t : p.tiles)
+      parts.push_back(fmt::format("{} slots of {} ({})", t.slots, t.name, bytes_text(t.bytes)));
+    if (p.bytes_in_flight)
+      parts.push_back(fmt::format("at most {} in flight", bytes_text(p.bytes_in_flight)));
+    std::string held = p.steps.empty() ? "in order"
+                       : parts.empty() ? "one slot"
+                                       : fmt::format("{}", fmt::join(parts, ", "));
+    out += Table{{{place_text(p.place), fmt::format("loop {}: {}", p.name, held)}}}.text();
+    Table turn;
+    for (auto& s : p.steps)
+      turn.rows.push_back({"", place_text(s.place), s.text, iteration_text(p, s), s.how});
+    for (auto& refusal : p.refusals) turn.rows.push_back({"", "", refusal});
+    out += turn.text();
+  }
+  return out;
+}
+
 std::string cost_text(const Report::AccessRow& a) {
   const AccessCost& c = a.cost;
   if (!c.cost) return c.unknown.empty() ? "" : "not counted: " + c.unknown;
@@ -169,6 +196,7 @@ std::string Report::text() const {
   };
   section("buffers", buffers_text(*this));
   section("loops and operators", statements_text(*this));
+  section("pipelined loops: what a turn does, in order, and for which iteration", pipelines_text(*this));
   bool warps = std::ranges::any_of(accesses, [](auto& a) { return a.cost.cost.has_value(); });
   section(warps ? "accesses to memory: bytes a thread moves at once; what a warp costs, at worst"
                 : "accesses to memory: bytes moved at once",

@@ -48,6 +48,27 @@ struct Report {
     std::vector<std::string> refusals = {};
     Span place = {};
   };
+  // A pipelined loop: what one turn of it does, in order, and for which iteration.
+  struct PipelineRow {
+    struct Slots {
+      std::string name = {};         // of the tile
+      int64_t slots = 1, bytes = 0;  // of one slot
+    };
+    struct Step {
+      std::string text = {};
+      int64_t ahead = 0;     // iterations after the one at hand; -1: a wait, which is for none
+      std::string how = {};  // of what runs ahead
+      int64_t times = 1;     // one after the other
+      Span place = {};
+    };
+    std::string kernel = {}, name = {};  // of the loop's variable
+    int64_t num_stages = 0;              // that were asked for
+    std::vector<Slots> tiles = {};
+    int64_t bytes_in_flight = 0;   // of a block, at most
+    std::vector<Step> steps = {};  // none: it runs in order
+    std::vector<std::string> refusals = {};
+    Span place = {};
+  };
   struct AccessRow {
     std::string kernel = {}, buffer = {}, scope = {};
     AccessCost cost = {};
@@ -66,6 +87,7 @@ struct Report {
   std::vector<BufferRow> buffers;
   std::vector<LoopRow> loops;
   std::vector<OperatorRow> operators;
+  std::vector<PipelineRow> pipelines;
   std::vector<AccessRow> accesses;
   std::vector<NoteRow> notes;
 
@@ -80,5 +102,10 @@ std::string place_text(const Span& span);  // "matmul.py:12"; empty where unknow
 // still whole and have their mappings, and from the one at machine level.
 void explain(Report& report, const Function& tile, const Function& laid_out, const Function& machine,
              const Target& target);
+
+// The pipelined loops of the program `user`: from the function after plan_schedule, the one after
+// pipeline_loops, and the notes of all passes.
+void explain_pipelines(Report& report, const Function& user, const Function& planned, const Function& made,
+                       const std::vector<Note>& notes);
 
 }  // namespace tl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from .. import _core
@@ -16,6 +16,9 @@ __all__ = [
     "BufferInfo",
     "LoopInfo",
     "OperatorInfo",
+    "PipelineInfo",
+    "SlotsInfo",
+    "StepInfo",
     "AccessInfo",
     "NoteInfo",
 ]
@@ -108,6 +111,40 @@ class OperatorInfo:
 
 
 @dataclass(frozen=True)
+class SlotsInfo:
+    """A tile of which several iterations have one each."""
+
+    name: str
+    slots: int
+    bytes: int  # of one slot
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What one turn of a pipelined loop does at some point."""
+
+    text: str  # "copy(A, A_shared)", or a wait
+    ahead: int | None  # the iteration that it is for, counted from the one at hand; None: a wait
+    how: str  # of what runs ahead: "begun by cp.async", "loaded into registers", "stored from registers"
+    times: int  # one after the other
+    place: Place | None
+
+
+@dataclass(frozen=True)
+class PipelineInfo:
+    """A pipelined loop: what one turn of it does, in order."""
+
+    kernel: str
+    name: str  # of the loop's variable
+    num_stages: int  # that were asked for
+    tiles: tuple[SlotsInfo, ...]
+    bytes_in_flight: int  # of a block, at most
+    steps: tuple[StepInfo, ...]  # empty: it runs in order
+    refusals: tuple[str, ...]  # what of it is not done, and why
+    place: Place | None
+
+
+@dataclass(frozen=True)
 class AccessInfo:
     """An access to shared or global memory (on a CPU: to any tile or tensor); equal ones are one."""
 
@@ -153,9 +190,10 @@ class Report:
 
     kernels: the launches and what they take of the chip.  buffers: where tensors and tiles live.  loops:
     how parallel loops and copies are spread over threads.  operators: how each tile operator runs.
-    accesses: what each access to memory costs a warp.  notes: what else was decided, everything refused
-    included.  phases: how long each step took, in milliseconds.  simulation: of a kernel that was simulated
-    (kernel.simulate(…)), what that counted, else None."""
+    pipelines: what a turn of each pipelined loop does.  accesses: what each access to memory costs a warp.
+    notes: what else was decided, everything refused included.  phases: how long each step took, in
+    milliseconds.  simulation: of a kernel that was simulated (kernel.simulate(…)), what that counted, else
+    None."""
 
     function: str
     target: str
@@ -165,6 +203,7 @@ class Report:
     buffers: list[BufferInfo]
     loops: list[LoopInfo]
     operators: list[OperatorInfo]
+    pipelines: list[PipelineInfo]
     accesses: list[AccessInfo]
     notes: list[NoteInfo]
     phases: dict[str, float]
@@ -187,6 +226,11 @@ class Report:
             if b.name == name:
                 return b
         raise KeyError(f"the report has no buffer '{name}'; it has {', '.join(b.name for b in self.buffers)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it but the simulation as dicts, lists, texts and numbers, as JSON has them; a layout is its
+        formula."""
+        return {name: value for name, value in _plain(self).items() if name != "simulation"}
 
     def html(self) -> str:
         """The report as one page of HTML that needs nothing else."""
@@ -221,6 +265,16 @@ class Report:
         return f"<iframe style='width:100%;height:640px;border:0' srcdoc='{escape(self.html())}'></iframe>"
 
 
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {name: _plain(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(x) for x in value]
+    return value if value is None or isinstance(value, int | float | str) else str(value)
+
+
 def _map(core: Any) -> Layout | Fragment | None:
     if core is None:
         return None
@@ -241,6 +295,13 @@ def _rows(kind: type, rows: list[dict[str, Any]]) -> list[Any]:
     return out
 
 
+def _pipeline(row: dict[str, Any]) -> PipelineInfo:
+    tiles, steps = (
+        tuple(_rows(kind, row[name])) for kind, name in ((SlotsInfo, "tiles"), (StepInfo, "steps"))
+    )
+    return _rows(PipelineInfo, [{**row, "tiles": tiles, "steps": steps}])[0]
+
+
 def report_of(core: _core.Report, phases: dict[str, float], simulation: Any = None) -> Report:
     """The report of a compiled kernel as objects."""
     return Report(
@@ -252,6 +313,7 @@ def report_of(core: _core.Report, phases: dict[str, float], simulation: Any = No
         _rows(BufferInfo, core.buffers),
         _rows(LoopInfo, core.loops),
         _rows(OperatorInfo, core.operators),
+        [_pipeline(row) for row in core.pipelines],
         _rows(AccessInfo, core.accesses),
         _rows(NoteInfo, core.notes),
         dict(phases),

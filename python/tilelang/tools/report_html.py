@@ -13,7 +13,7 @@ from .report_svg import bars, picture
 from .simulation import counter_rows, plural
 
 if TYPE_CHECKING:
-    from .report import AccessInfo, BufferInfo, LoopInfo, Place, Report
+    from .report import AccessInfo, BufferInfo, LoopInfo, PipelineInfo, Place, Report
 
 
 def _place(place: Place | None) -> str:
@@ -240,6 +240,25 @@ def _operators(report: Report) -> list[list[str]]:
     return rows
 
 
+def _pipeline(p: PipelineInfo) -> str:
+    """What the loop's tiles have, and one turn as a table: what runs ahead is seen by its iteration."""
+    held = [f"{t.slots} slots of {_code(t.name)} ({_bytes(t.bytes)})" for t in p.tiles]
+    if p.bytes_in_flight:
+        held.append(f"at most {_bytes(p.bytes_in_flight)} in flight")
+    rows = [
+        [
+            _place(s.place),
+            _code(s.text) if s.ahead is not None else f"<i>{escape(s.text)}</i>",
+            "" if s.ahead is None else _code(f"{p.name} + {s.ahead}" if s.ahead else p.name),
+            escape(s.how),
+        ]
+        for s in p.steps
+    ]
+    turn = _table(("line", "one turn, in order", "for iteration", "how"), rows) if rows else ""
+    head = f"<div>{_place(p.place)} loop {_code(p.name)}: {'; '.join(held) or 'in order'}</div>"
+    return head + turn + "".join(_refused(text, "div") for text in p.refusals)
+
+
 def _buffers(report: Report) -> str:
     """Tiles each by itself; tensors and the threads' own as a table."""
     plain = [
@@ -274,6 +293,9 @@ def _sections(report: Report) -> Iterator[tuple[str, str, str]]:
         yield "loops", "Parallel loops and copies", _card(table)
     if rows := _operators(report):
         yield "operators", "Operators", _card(_table(("line", "operator", "how it runs"), rows))
+    if report.pipelines:
+        body = "".join(_card(_pipeline(p)) for p in report.pipelines)
+        yield "pipelines", "Pipelined loops", body
     if report.accesses:
         yield "accesses", "Accesses to memory", _card(_accesses(report))
     if report.simulation is not None:
