@@ -126,6 +126,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
     explained = true;
     return;
   }
+  report.shared_limit = target.chip->shared_bytes;
   if (!settings.at_machine) specialization = find_specialization();
   Made made = make(true);
   program = made.variant.program;

@@ -31,6 +31,26 @@ std::string kernel_text(const Report::KernelRow& k) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// Of the kernel that spills most, or has the most registers: what a reader must not overlook.
+std::string summary_text(const Report& r) {
+  auto spilled = [](const Report::KernelRow& k) {
+    return std::max(k.resources.spill_stores, k.resources.spill_loads);
+  };
+  auto worst = std::ranges::max_element(r.kernels, {}, [&](auto& k) {
+    return std::tuple(std::max<int64_t>(0, spilled(k)), k.resources.registers, k.shared_bytes);
+  });
+  std::vector<std::string> parts;
+  if (worst == r.kernels.end()) return "";
+  if (worst->resources.registers >= 0)
+    parts.push_back(fmt::format("{} registers", worst->resources.registers));
+  if (spilled(*worst) > 0) parts.push_back(fmt::format("spills {} bytes", spilled(*worst)));
+  if (worst->shared_bytes && r.shared_limit)
+    parts.push_back(fmt::format("shared {:.3g} of {:.3g} KB", double(worst->shared_bytes) / 1024,
+                                double(r.shared_limit) / 1024));
+  if (parts.empty()) return "";
+  return fmt::format(": {}{}", r.kernels.size() > 1 ? worst->name + " has " : "", fmt::join(parts, ", "));
+}
+
 std::string size_text(const Report::BufferRow& b) {
   if (b.bytes < 0) return "";
   if (b.fragment) return fmt::format(", {} register{} a thread", (b.bytes + 3) / 4, b.bytes > 4 ? "s" : "");
@@ -187,8 +207,9 @@ std::vector<Report::KernelRow> kernel_rows(const Program& program, const DeviceB
 std::string Report::text() const {
   double total = 0;
   for (auto& p : phases) total += p.ms;
-  std::string out = fmt::format("{} for {}, {} in {:.1f} ms\n", function, target,
-                                from_cache ? "read from the disk cache" : "compiled", total);
+  std::string out =
+      fmt::format("{} for {}, {} in {:.1f} ms{}\n", function, target,
+                  from_cache ? "read from the disk cache" : "compiled", total, summary_text(*this));
   for (auto& k : kernels) out += fmt::format("  {}: {}\n", k.name, kernel_text(k));
   if (!toolchain.empty()) out += fmt::format("  compiled by {}\n", toolchain);
   auto section = [&](std::string_view title, const std::string& body) {

@@ -81,6 +81,7 @@ struct Report {
   };
 
   std::string function, target, toolchain;
+  int64_t shared_limit = 0;  // bytes of shared memory that the chip lets a block have
   bool from_cache = false;
   std::vector<Phase> phases;  // of this process; a kernel from the cache has the phases of its loading
   std::vector<KernelRow> kernels;

@@ -1,5 +1,5 @@
 """Tiles that are larger than the registers of the threads that hold them: it is said before the device
-compiler, which may take minutes over them, gets to see them."""
+compiler, which may take minutes over them, gets to see them.  And kernels for which it found too few."""
 
 from __future__ import annotations
 
@@ -42,3 +42,20 @@ def warn(large: Sequence[tuple[str, int, int, str]], target: str) -> None:
         if count > chip["registers"]:
             said = text.replace("{registers}", str(chip["registers"]))
             warnings.warn_explicit(said, TilelangWarning, file, line)
+
+
+FEW_BYTES = 32  # a thread may spill so many around a loop without a cost that can be measured
+
+
+def warn_of_spills(kernels: Sequence[Any], name: str, target: str, place: tuple[str, int]) -> None:
+    """Say so where the device compiler has moved registers of a kernel to slow memory.  kernels: what
+    each needs; place: the function's file and line."""
+    for kernel in kernels:
+        spilled = max(kernel["spill_stores"] or 0, kernel["spill_loads"] or 0)
+        if spilled > FEW_BYTES:
+            said = (
+                f"{name}: each thread of {kernel['kernel']} spills {spilled} bytes of its "
+                f"{kernel['registers']} registers to slow memory on {target}; use smaller tiles, "
+                "more threads or fewer num_stages"
+            )
+            warnings.warn_explicit(said, TilelangWarning, *place)

@@ -400,6 +400,8 @@ def compile(
             raise error.with_traceback(None) from None
         compiled = _core.compile(func.function, instead, options)
     kernel = _kernel(func, compiled, out_idx)
+    if not compiled.from_cache:
+        registers.warn_of_spills(compiled.resources, func.name, compiled.target, func.span)
     if func.breakpoints:
         from ..tools import breakpoints
 
