@@ -227,6 +227,14 @@ GEMM = """\
     F:12  copy(C_local, C)                       128×128 iterations on 128 threads, 128 each, 2 at once
     F:11  gemm(A_shared_0, B_shared_0, C_local)  mma.sync: mma_m16n8k16_f16_f32 by 4 warps in a 2×2 grid, 4×8 tiles of 16×8×16 each
     F:11  gemm(A_shared_1, B_shared_1, C_local)  mma.sync: mma_m16n8k16_f16_f32 by 4 warps in a 2×2 grid, 4×8 tiles of 16×8×16 each
+  pipelined loops: what a turn does, in order, and for which iteration
+    F:8   loop k: 2 slots of A_shared (8 KB), 2 slots of B_shared (8 KB), at most 16 KB in flight
+    F:11  gemm(A_shared, B_shared, C_local)               k
+                        wait for all copies
+    F:11  fragments of gemm(A_shared, B_shared, C_local)  k + 1  loaded into registers
+    F:9   copy(A, A_shared)                               k + 2  begun by cp.async
+    F:10  copy(B, B_shared)                               k + 2  begun by cp.async
+    F:11  gemm(A_shared, B_shared, C_local)               k
   accesses to memory: bytes a thread moves at once; what a warp costs, at worst
     F:11  A_shared  read by ldmatrix_x4        16 bytes  40 times  4 bank cycles, the least
     F:11  B_shared  read by ldmatrix_x4_trans  16 bytes  40 times  4 bank cycles, the least
@@ -235,8 +243,6 @@ GEMM = """\
     F:10  B_shared  written by cp_async_16     16 bytes  24 times  4 bank cycles, the least
     F:10  B         read by cp_async_16        16 bytes  24 times  16 sectors, the least
     F:12  C         written                    4 bytes   64 times  8 sectors, at least 4
-  notes
-    F:8   loop k  pipelined: A_shared by cp.async, 2 slots; B_shared by cp.async, 2 slots
 """  # noqa: E501
 
 
@@ -288,7 +294,7 @@ def test_names_are_escaped():
     from tilelang.tools.report import NoteInfo, Report
 
     note = NoteInfo("<b>", "a < b & c", "", True, None)
-    text = Report("f<x>", "t", "", False, [], [], [], [], [], [note], {}).html()
+    text = Report("f<x>", "t", "", False, [], [], [], [], [], [], [note], {}).html()
     assert "<b>" not in text.replace("<body>", "") and "a &lt; b &amp; c" in text and "f&lt;x&gt;" in text
 
 
