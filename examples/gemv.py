@@ -19,13 +19,16 @@ def gemv(M, K, block_M, block_K, threads, dtype="float16"):
     @T.prim_func
     def main(A: T.Tensor((M, K), dtype), x: T.Tensor((K,), dtype), y: T.Tensor((M,), "float32")):
         with T.Kernel(T.ceildiv(M, block_M), threads=threads) as bx:
+            A_part = T.alloc_fragment((block_M, block_K), dtype)
+            x_part = T.alloc_fragment((block_K,), dtype)
             products = T.alloc_fragment((block_M, block_K), "float32")
             sums = T.alloc_fragment((block_M,), "float32")
             T.clear(products)
             for k in T.serial(T.ceildiv(K, block_K)):
+                T.copy(A[bx * block_M, k * block_K], A_part)
+                T.copy(x[k * block_K], x_part)
                 for i, j in T.Parallel(block_M, block_K):
-                    at = k * block_K + j
-                    products[i, j] += T.float32(A[bx * block_M + i, at]) * T.float32(x[at])
+                    products[i, j] += T.float32(A_part[i, j]) * T.float32(x_part[j])
             T.reduce_sum(products, sums, dim=1)
             T.copy(sums, y[bx * block_M])
 

@@ -420,6 +420,7 @@ std::string Printer::element(BufferId buffer, const std::vector<Expr>& index) {
 }
 
 Text Printer::print_load(const Load& n) {
+  if (auto place = n.mask ? std::nullopt : looked_up(n)) return {*place};
   std::string s = element(n.buffer, n.index);
   if (!n.mask) return {s};
   return {fmt::format("{} ? {} : {}", text(n.mask, or_rank), s, zero_of(n.dtype)), ternary};

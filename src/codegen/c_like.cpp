@@ -158,6 +158,8 @@ void Printer::print_let(const Let& n) {
     if (Interval range = range_of(n.value); range != type_range(t)) facts.bind(n.var, range);
   }
   if (is_word(n.value)) words.insert(n.var.get());
+  if (auto* b = n.value.as<Binary>(); b && (b->op == BinaryOp::bit_and || b->op == BinaryOp::floormod))
+    masked.emplace(n.var.get(), n.value);
   declare(n.var, text(n.value));
 }
 

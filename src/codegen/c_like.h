@@ -116,8 +116,9 @@ struct Printer {
   std::set<const ExprNode*> int_vars = {};  // i64 variables that are an int in C++, as their values fit
   std::map<const ExprNode*, std::vector<Expr>> vectors = {};  // a vector variable -> its lanes
   std::set<const ExprNode*> words = {};  // variables whose value is no arithmetic that C++ sees through
-  std::map<const ExprNode*, Lane> lanes_of = {};         // a lane of a temporary, and which
-  std::vector<Expr> kept = {};                           // variables made here, held for the maps above
+  std::map<const ExprNode*, Expr> masked = {};    // variables that are some bits of a word, and their values
+  std::map<const ExprNode*, Lane> lanes_of = {};  // a lane of a temporary, and which
+  std::vector<Expr> kept = {};                    // variables made here, held for the maps above
   std::vector<std::pair<Expr, Expr>> hoisted_here = {};  // by this statement: the value and its variable
 
   // c_expr.cpp: scalar expressions.
@@ -176,6 +177,9 @@ struct Printer {
   std::string gathered(const std::vector<Expr>& values);    // as one vec<T, n>
   std::vector<Expr> temporary(DType t, const std::string& init, std::string_view hint);
   std::vector<Expr> named_lanes(DType t, const std::string& name);
+
+  // c_place.cpp: what a table in shared memory holds where some bits of a word say.
+  std::optional<std::string> looked_up(const Load& n);
 
   // c_foreign.cpp: calls that reach memory, and foreign text.
   Text print_memory_call(const Call& n);

@@ -122,9 +122,23 @@ namespace {
 // How one access behaves along the last loop in blocks of v iterations.
 enum class Along : uint8_t { uniform, contiguous, scattered };
 
+// Names in the body whose values differ along the last loop.
+bool names_differ(const ParallelNest& nest, const std::vector<Expr>& index) {
+  std::set<const ExprNode*> differing{nest.vars.back().get()};
+  auto differs = [&](const Expr& e) {
+    return contains(e, [&](const Var& v) { return differing.contains(&v); });
+  };
+  visit(nest.body, [&](const Let& n) {
+    if (differs(n.value)) differing.insert(n.var.get());
+  });
+  differing.erase(nest.vars.back().get());
+  return std::ranges::any_of(index, differs);
+}
+
 Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const NestAccess& a, int64_t v,
                       const Facts& facts) {
   const BufferInfo& info = ctx.function[a.buffer];
+  if (names_differ(nest, a.index)) return Along::scattered;
   Expr outer = var("o"), lane = var("v");
   Facts inner = facts;
   inner.bind(outer, Interval{0, nest.extents.back() / v});
@@ -281,8 +295,16 @@ std::vector<int64_t> thread_parts(const Fragment& f, size_t input) {
   return part;
 }
 
+// Every element along that dimension lies on one thread.
+bool in_registers(const Fragment& f, size_t dimension) {
+  return std::ranges::none_of(*f.layout.terms, [&](const Term& t) {
+    return t.output == 0 && t.digit.radix > 1 && size_t(t.digit.input) == dimension;
+  });
+}
+
 // For each dimension of a fragment the loop that runs over it, or -1 where the index is a constant whose
-// elements start at thread part 0.  Nothing if an index is anything else, or a loop runs over two dimensions.
+// elements start at thread part 0, or one that a statement inside gives to a dimension in registers.  Nothing
+// if an index is anything else, or a loop runs over two dimensions.
 std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestAccess& a,
                                            const Fragment& fragment) {
   std::vector<int> loop_at(a.index.size(), -1);
@@ -291,7 +313,7 @@ std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestA
     if (auto l = loop_of(nest, a.index[d])) {
       if (!named.insert(*l).second || nest.extents[*l] > fragment.layout.extents[d]) return std::nullopt;
       loop_at[d] = int(*l);
-    } else {
+    } else if (as_int(a.index[d]) || !in_registers(fragment, d)) {
       auto c = as_int(a.index[d]);
       if (!c || *c < 0 || *c >= fragment.layout.extents[d] || thread_parts(fragment, d)[size_t(*c)])
         return std::nullopt;
@@ -395,16 +417,20 @@ std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, 
   }
   std::ranges::sort(registers, [](auto& x, auto& y) { return x.stride < y.stride; });
   int64_t stride = 1;
+  auto whole = [&](size_t d) {
+    if (!covered[d] && shape[d] > 1) {
+      terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, shape[d]}});
+      stride *= shape[d];
+    }
+    covered[d] = true;
+  };
+  for (size_t d = rank; d-- > 0 && !covered[d];) whole(d);  // next to each other, as in memory
   for (Term& t : registers) {
     t.stride = stride;
     stride *= t.digit.radix;
     terms.push_back(t);
   }
-  for (size_t d = rank; d-- > 0;)
-    if (!covered[d] && shape[d] > 1) {
-      terms.push_back({.output = 1, .stride = stride, .digit = {int(d), 1, shape[d]}});
-      stride *= shape[d];
-    }
+  for (size_t d = rank; d-- > 0;) whole(d);
   return make_fragment(shape, replicas, std::move(terms));
 }
 
@@ -419,7 +445,7 @@ bool agrees(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,
     if (auto l = loop_of(nest, a.index[d])) {
       if (difference[*l].size() > part.size()) return false;
       for (size_t x = 0; x < difference[*l].size(); x++) difference[*l][x] -= part[x];
-    } else {
+    } else if (as_int(a.index[d]) || !in_registers(fragment, d)) {
       auto c = as_int(a.index[d]);
       if (!c || *c < 0 || *c >= int64_t(part.size())) return false;
       constant += part[size_t(*c)];

@@ -64,19 +64,31 @@ bool choose(Inference& in, size_t i) {
   return learn(in, in.items[i], ask(in, in.items[i], Strictness::free), Strictness::free);
 }
 
+// The rest of a trial, so that what it leaves open is paid for too: the largest first, the first of equals.
+void finish(Inference& in, const std::vector<size_t>& members) {
+  for (;;) {
+    settle(in);
+    std::optional<size_t> next;
+    for (size_t i : members)
+      if (!in.items[i].settled && (!next || weight(in, i) > weight(in, *next))) next = i;
+    if (!next || !choose(in, *next)) return;
+  }
+}
+
 // Lets the undecided item decide whose choice makes everything cheapest; the first of equals.
 bool choose_best(Inference& in, size_t first) {
   std::vector<size_t> members = component(in, first);
   if (members.size() == 1 || !in.target.has_threads()) return choose(in, first);
   int64_t most = 0;
   for (size_t i : members) most = std::max(most, weight(in, i));
+  const std::vector<size_t> all = members;
   std::erase_if(members, [&](size_t i) { return weight(in, i) < most; });
   size_t best = members[0];
   int64_t least = INT64_MAX;
   for (size_t n = 0; n < members.size() && n < most_trials; n++) {
     Inference trial = in;
     if (!choose(trial, members[n])) continue;
-    settle(trial);
+    finish(trial, all);
     if (int64_t c = price_of(trial); c < least) {
       least = c;
       best = members[n];

@@ -14,12 +14,14 @@ from ..front.values import Lanewise, as_value, lanewise
 
 
 class Lanes:
-    """Several values that belong together, such as neighbouring elements; T.extract_lane takes one."""
+    """Several values that belong together, such as neighbouring elements; T.extract_lane takes one.
 
-    __slots__ = ("lanes",)
+    word: all of them as a uint32, the first in the lowest bits, where they came as one; else None."""
 
-    def __init__(self, lanes: tuple) -> None:
-        self.lanes = lanes
+    __slots__ = ("lanes", "word")
+
+    def __init__(self, lanes: tuple, word: Any = None) -> None:
+        self.lanes, self.word = lanes, word
 
     def __getitem__(self, lane: int) -> Any:
         return extract_lane(self, lane)
@@ -35,14 +37,9 @@ class Pair(Lanes):
     """Two values that are computed on together: what add2 and its like return.
 
     Store it to a slice of two elements, `C[i : i + 2] = T.add2(…)`, or take its lanes apart: `p[0]`, `p[1]`.
-    word: both as a uint32, the first in the lower half, where they came as one; else None.
     """
 
-    __slots__ = ("word",)
-
-    def __init__(self, lanes: tuple, word: Any = None) -> None:
-        super().__init__(lanes)
-        self.word = word
+    __slots__ = ()
 
 
 def as_pair(x: Any, what: str) -> tuple[Any, Any]:
@@ -106,7 +103,7 @@ def _parted(b: Any, word: Expr, dtype: Any, count: int) -> Any:
         part = b.binary("shr", word, dtype.bits * i) if i else word
         part = part if part.dtype == narrow else b.cast(narrow, part)
         lanes.append(part if dtype == narrow else b.call("reinterpret", (part,), dtype))
-    return Pair(tuple(lanes), word if word.dtype.bits == 32 else None) if count == 2 else Lanes(tuple(lanes))
+    return (Pair if count == 2 else Lanes)(tuple(lanes), word if word.dtype.bits == 32 else None)
 
 
 def same_bits(value: Any, to: Any) -> Any:
@@ -130,7 +127,7 @@ def same_bits(value: Any, to: Any) -> Any:
     if bits not in (8, 16, 32, 64) or kind.bits % 8 or one.bits % 8:
         raise fail(f"T.reinterpret: {from_} do not fill 8, 16, 32 or 64 bits as whole bytes each")
     b = builder()
-    word = value.word if value.__class__ is Pair else None
+    word = value.word if isinstance(value, Lanes) else None
     word = b.let("word", _word(b, lanes)) if word is None else word
     if to.lanes > 1:
         return _parted(b, word, one, to.lanes)

@@ -189,15 +189,25 @@ def Cast(dtype: Any, value: Any, annotations: Any = None, span: Any = None) -> E
 def dp4a(A: Any, B: Any, C: Any) -> None:
     """C += A[0]*B[0] + A[1]*B[1] + A[2]*B[2] + A[3]*B[3], by one instruction where the chip has it.
 
-    A, B: four int8 or four uint8 elements: a buffer, or the first of four along its last dimension;
+    A, B: four int8 or four uint8 elements: a buffer, or the first of four along its last dimension; or four
+    values, as T.reinterpret(word, "int8x4") gives them.
     C: an element of an int32 buffer, or such a buffer, of which the first element is meant."""
-    a, b, c = (_place(x, name) for x, name in ((A, "A"), (B, "B"), (C, "C")))
-    if a.dtype != b.dtype or a.dtype.name not in ("i8", "u8"):
-        raise fail(f"T.dp4a: A is {a.dtype} and B is {b.dtype}; both must be int8, or both uint8")
+    a, b = (x if isinstance(x, Lanes) else _place(x, name) for x, name in ((A, "A"), (B, "B")))
+    kinds = [_dtype_of_four(x) for x in (a, b)]
+    if kinds[0] != kinds[1] or kinds[0] not in ("int8", "uint8"):
+        raise fail(f"T.dp4a: A is {kinds[0]} and B is {kinds[1]}; both must be int8, or both uint8")
+    c = _place(C, "C")
     if c.dtype.name != "i32":
         raise fail(f"T.dp4a: C is {c.dtype}; four products of bytes are summed in int32")
-    words = [_word(a), _word(b)]
-    c.store(builder().call(f"dp4a_{'s8' if a.dtype.name == 'i8' else 'u8'}", (c.load(), *words)))
+    words = [same_bits(x, as_dtype("int32")) if isinstance(x, Lanes) else _word(x) for x in (a, b)]
+    c.store(builder().call(f"dp4a_{'s8' if kinds[0] == 'int8' else 'u8'}", (c.load(), *words)))
+
+
+def _dtype_of_four(x: Any) -> str:
+    if isinstance(x, Lanes):
+        kinds = {str(lane.dtype) for lane in x}
+        return kinds.pop() if len(x) == 4 and len(kinds) == 1 else f"{len(x)} of {', '.join(sorted(kinds))}"
+    return str(x.dtype)
 
 
 def _place(value: Any, what: str) -> Element:
