@@ -12,8 +12,12 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (4, 1024, 1), "gpu": (4, 2048, 64), "reference": (16, 512, 1)}
-TILES_NF4 = {"cpu": (4, 1024, 1, 4), "gpu": (16, 2048, 256, 2), "reference": (16, 512, 1, 4)}
+TILES = {"cpu": (4, 1024, 1), "gpu": (4, 1024, 32), "reference": (16, 512, 1)}
+TILES_NF4 = {
+    "cpu": (4, 1024, 1, 4),
+    "gpu": (16, 2048, 256, 528),
+    "reference": (16, 512, 1, 4),
+}  # … and blocks
 SMALL = {"n": 9, "k": 768}
 INT4_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of each of 8 elements: a mask of every fourth finds a pair
 INT2_ORDER = tuple(i // 4 + i % 4 * 4 for i in range(16))  # … of every eighth bit, four neighbours
@@ -192,14 +196,16 @@ def cases(kind, n=1000, k=4096):
     arguments = [pack(codes, 4, INT4_ORDER), scales, words, blank]
     yield harness.Case(f"int4 {n} x {k}", kernel, arguments, {3: expected}, 2e-3)
 
-    kernel = int2_gemv.get_tir(n, k, *TILES[kind])
+    rows, columns, threads = TILES[kind]
+    kernel = int2_gemv.get_tir(n, k, rows, 2 * columns, threads)
     expected = (codes % 4 - 2.0) @ bytes_.astype(np.float64)
     arguments = [pack(codes % 4, 2, INT2_ORDER), bytes_.view(np.uint32).reshape(-1, 16)]
     arguments.append(harness.blank(n, "int32"))
     yield harness.Case(f"int2 {n} x {k}", kernel, arguments, {2: expected}, 0)
 
     values = np.array(NF4, np.float16)
-    kernel = nf4_gemv.get_tir(n, k, group, *TILES_NF4[kind])
+    *tile, blocks = TILES_NF4[kind]
+    kernel = nf4_gemv.get_tir(n, k, group, *tile, min(blocks, -(-n // tile[0])))
     expected = (values[codes].astype(np.float64) * wide) @ x.astype(np.float64)
     arguments = [pack(codes, 4, range(8)), scales, values, words, blank]
     yield harness.Case(f"nf4 {n} x {k}", kernel, arguments, {4: expected}, 2e-3)

@@ -10,7 +10,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 
-TILES = {"cpu": (8, 1024, 1), "gpu": (4, 1024, 128), "reference": (64, 1024, 1)}
+TILES = {"cpu": (8, 1024, 1), "gpu": (4, 2048, 256), "reference": (64, 1024, 1)}
 SMALL = {"rows": 7, "columns": 1100}
 
 

@@ -91,3 +91,22 @@ def test_a_dimension_in_registers_is_indexed_by_an_inner_loop(target):
     assert np.allclose(b, a @ np.arange(1, 5), rtol=1e-6, atol=1e-5)
     text = kernel_text(program)
     assert "tl_load<4>(&A[" in text and not re.search(r"\b(?!tl)\w+_shared\b", text)
+
+
+@pytest.mark.parametrize("stride, looked_up", [(32, True), (64, True), (16, False)])
+def test_a_place_is_one_instruction_only_where_no_bits_meet(stride, looked_up):
+    @T.prim_func
+    def main(A: T.Tensor((64,), "uint32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            table = T.alloc_shared((256 * stride + 32,), "float32")
+            for i in T.Parallel(256 * stride + 32):
+                table[i] = T.float32(i)
+            for i in T.Parallel(64):
+                byte = A[i] >> T.uint32(8) & T.uint32(255)
+                B[i] = table[byte * stride + i % 32]
+
+    a = np.random.default_rng(2).integers(0, 2**32, 64, dtype=np.uint32)
+    b = np.zeros(64, np.float32)
+    tilelang.compile(main, target="sim:sm_90")(a, b)
+    assert np.array_equal(b, (a >> 8 & 255) * stride + np.arange(64) % 32)
+    assert ("tl_looked_up(" in kernel_text(main)) == looked_up
