@@ -1,10 +1,10 @@
-"""All examples under compute-sanitizer on a GPU: memcheck, racecheck and synccheck, each in a process of its own.
+"""All examples under compute-sanitizer on a GPU: memcheck, racecheck and synccheck, each in its own process.
 
 The sizes are those of the tests (`SMALL` of each example): few blocks, few steps, ragged edges.  A run counts
 as clean where the example's own check passes and the tool prints its summary without a finding; a tool that
 says nothing is a failure.
 
-    python bench/sanitize_examples.py [--jobs 14] [EXAMPLE…]     a Markdown table; status 1 if one is not clean
+    python bench/sanitize_examples.py [--jobs 14] [EXAMPLE…]    a Markdown table; status 1 if not all clean
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ for case in module.cases(harness.kind_of("cuda", getattr(module, "TILES", ())), 
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in EXAMPLES.glob("*.py") if "SMALL" in path.read_text())
+    return sorted(path.stem for path in EXAMPLES.glob("*.py") if "\nSMALL = " in path.read_text())
 
 
 def judge(name: str, tool: str) -> str:
