@@ -243,7 +243,7 @@ struct GivenSchedule {
   std::vector<Stmt> ahead(const Unit& u, int64_t order, int64_t rank, std::vector<Stmt>& allocs) const {
     bool copies = std::ranges::all_of(u.stmts, [&](auto& s) {
       auto* e = planned_copy(s);
-      return e && (e->engine == "cp_async" || u.automatic);
+      return e && (e->engine == "cp_async" || (u.automatic && runs_ahead(u)));
     });
     std::vector<Stmt> out;
     for (auto& s : u.stmts) {
