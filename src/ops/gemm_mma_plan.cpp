@@ -151,12 +151,14 @@ int64_t moved_by(const Gemm& g, const MmaPlan& p, const Function& f, const Layou
 
 // What to prefer, smallest first: the policy, the work of the busiest warp, what a warp loads per step of k
 // (odd n tiles load by halves), fewer warps.  Square shares the loads best; whole rows keep an A in registers
-// free of copies, and a row's statistics within one warp.
+// free of copies, and a row's statistics within one warp; whole columns a B, which then no warp computes
+// again.
 using Cost = std::array<int64_t, 4>;
 
 Cost cost_of(const Gemm& g, const MmaPlan& p, const Function& f) {
   bool rows = g.policy == "full_row" || (g.policy == "square" && is_fragment(g.a, f));
-  int64_t policy = rows ? -p.rows : g.policy == "full_col" ? -p.cols : 0;
+  bool cols = g.policy == "full_col" || (g.policy == "square" && is_fragment(g.b, f));
+  int64_t policy = rows ? -p.rows : cols ? -p.cols : 0;
   int64_t m = p.m_tiles * p.row->m, n = p.n_tiles * p.row->n;
   return {policy, p.m_tiles * p.n_tiles, m + n + (p.n_tiles % 2 ? m + n : 0), p.rows * p.cols};
 }

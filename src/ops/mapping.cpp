@@ -11,6 +11,7 @@
 #include "arith/prove.h"
 #include "base/round.h"
 #include "ir/rewrite.h"
+#include "ops/neighbours.h"
 #include "target/alignment.h"
 
 namespace tl {
@@ -302,6 +303,15 @@ bool in_registers(const Fragment& f, size_t dimension) {
   });
 }
 
+// An access to groups of neighbours, and the fragment of these; nothing where it is to single elements.
+std::optional<std::pair<NestAccess, Fragment>> of_groups(const ParallelNest& nest, const NestAccess& a,
+                                                         const Fragment& fragment) {
+  auto access = group_access(nest, a, fragment.shape());
+  auto of = access ? fragment_of_groups(fragment, access->groups) : std::nullopt;
+  if (!of) return std::nullopt;
+  return std::pair(access->access, std::move(*of));
+}
+
 // For each dimension of a fragment the loop that runs over it, or -1 where the index is a constant whose
 // elements start at thread part 0, or one that a statement inside gives to a dimension in registers.  Nothing
 // if an index is anything else, or a loop runs over two dimensions.
@@ -326,6 +336,7 @@ std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestA
 
 std::optional<Fragment> derive_mapping(const ParallelNest& nest, const NestAccess& a,
                                        const Fragment& fragment) {
+  if (auto groups = of_groups(nest, a, fragment)) return derive_mapping(nest, groups->first, groups->second);
   if (!fragment.layout.terms) return std::nullopt;
   auto loop_at = loops_over(nest, a, fragment);
   if (!loop_at) return std::nullopt;
@@ -343,6 +354,8 @@ std::optional<Fragment> derive_mapping(const ParallelNest& nest, const NestAcces
 
 std::optional<Fragment> derive_partial_mapping(const ParallelNest& nest, const NestAccess& a,
                                                const Fragment& fragment, int64_t lanes) {
+  if (auto groups = of_groups(nest, a, fragment))
+    return derive_partial_mapping(nest, groups->first, groups->second, lanes);
   if (!fragment.layout.terms) return std::nullopt;
   auto loop_at = loops_over(nest, a, fragment);
   if (!loop_at) return std::nullopt;
@@ -390,6 +403,12 @@ std::optional<Fragment> derive_partial_mapping(const ParallelNest& nest, const N
 
 std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,
                                 const std::vector<int64_t>& shape) {
+  if (auto groups = group_access(nest, a, shape)) {
+    std::vector<int64_t> counts = shape;
+    for (size_t d = 0; d < counts.size(); d++) counts[d] /= groups->groups[d];
+    auto fragment = project(nest, loop, groups->access, counts);
+    return fragment ? std::optional(fragment_of_elements(*fragment, groups->groups)) : std::nullopt;
+  }
   size_t rank = shape.size(), loops = nest.vars.size();
   std::vector<int> dim_of(loops + 1, -1);
   std::vector<bool> covered(rank, false);
@@ -435,6 +454,7 @@ std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, 
 }
 
 bool agrees(const ParallelNest& nest, const Fragment& loop, const NestAccess& a, const Fragment& fragment) {
+  if (auto groups = of_groups(nest, a, fragment)) return agrees(nest, loop, groups->first, groups->second);
   if (!loop.layout.terms || !fragment.layout.terms) return false;
   // All values that (the iteration's thread) - (the first thread that holds its element) may take …
   std::vector<std::vector<int64_t>> difference;

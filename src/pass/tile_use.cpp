@@ -4,31 +4,39 @@
 
 #include "arith/simplify.h"
 #include "ir/rewrite.h"
+#include "ops/neighbours.h"
 #include "target/effects.h"
 
 namespace tl {
 namespace {
 
-// Does the nest store to every element of the tile?
+// Does the nest store to every element of the tile?  Also by several stores, each to one of some neighbours.
 bool fills(const ParallelNest& nest, const Function& f, BufferId tile) {
   const std::vector<Expr>& shape = f[tile].shape;
+  std::map<std::vector<std::pair<size_t, int64_t>>, std::set<std::vector<int64_t>>> places;
   for (const Stmt& s : statements_of(nest.body)) {
     auto* store = s.as<Store>();
     if (!store || store->buffer != tile || store->mask || store->index.size() != shape.size()) continue;
     std::vector<bool> used(nest.vars.size());
+    std::vector<std::pair<size_t, int64_t>> loops;
+    std::vector<int64_t> place;
+    int64_t groups = 1;
     bool all = true;
     for (size_t d = 0; d < shape.size() && all; d++) {
       Expr at = simplify(store->index[d]);
-      auto it = std::ranges::find_if(nest.vars, [&](auto& v) { return v.same(at); });
-      if (it == nest.vars.end()) {
-        all = is_int(shape[d], 1) && is_int(at, 0);
-        continue;
-      }
-      size_t v = size_t(it - nest.vars.begin());
-      all = !used[v] && is_int(shape[d], nest.extents[v]);
-      used[v] = true;
+      if (is_int(shape[d], 1) && is_int(at, 0)) continue;
+      auto extent = as_int(shape[d]);
+      auto index = extent ? group_index(nest, at, *extent) : std::nullopt;
+      all = index && !used[index->loop];
+      if (!all) break;
+      used[index->loop] = true;
+      loops.emplace_back(index->loop, index->group);
+      place.push_back(index->place);
+      groups *= index->group;
     }
-    if (all) return true;
+    if (!all) continue;
+    places[loops].insert(place);
+    if (int64_t(places[loops].size()) == groups) return true;
   }
   return false;
 }

@@ -200,12 +200,17 @@ struct StrandText : FillText {
     if (!scales.name.empty()) right.filled.push_back(scales);
     right.nest = step([&] {
       if (held) line("copy({}, {})", codes.name, from.name);
-      put(nest(shape, [&] {
-        std::string code = pairs ? fmt::format("(cast<i64>({}[i0, i1//2]) >> (i1%2*4)) % 16", from.name)
-                                 : fmt::format("{}[i0, i1]", from.name);
-        std::string value = from.type == type ? code : fmt::format("cast<{}>({})", type, code);
-        line("{}[i0, i1] = {}{}", to.name, value,
-             scales.name.empty() ? "" : fmt::format("*{}[i{}]", scales.name, scaled));
+      int64_t at_once = chance(40) ? 2 : 1;  // neighbours that one iteration stores
+      put(nest({shape[0], shape[1] / at_once}, [&] {
+        for (int64_t place = 0; place < at_once; place++) {
+          std::string i1 = at_once == 1 ? "i1" : fmt::format("(i1*2 + {})", place);
+          std::string code =
+              pairs ? fmt::format("(cast<i64>({0}[i0, {1}//2]) >> ({1}%2*4)) % 16", from.name, i1)
+                    : fmt::format("{}[i0, {}]", from.name, i1);
+          std::string value = from.type == type ? code : fmt::format("cast<{}>({})", type, code);
+          line("{}[i0, {}] = {}{}", to.name, i1, value,
+               scales.name.empty() ? "" : fmt::format("*{}[{}]", scales.name, scaled ? i1 : "i0"));
+        }
       }));
     });
     return right;

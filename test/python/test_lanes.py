@@ -218,3 +218,34 @@ def test_bits_that_do_not_fit(tmp_path):
     assert "1 of uint32 are 32 bits, and 4 of float16 are 64" in words("x = T.reinterpret(B[0], 'float16x4')")
     assert "3 of int8 do not fill 8, 16, 32 or 64" in words("x = T.reinterpret(A[0:3], 'int8x3')")
     assert "of one dtype" in words("x = T.reinterpret((A[0], B[0]), 'uint64')")
+
+
+# ── neighbours in one iteration ───────────────────────────────────────────────────────────────────────
+def swapped(laid_out_first):
+    """Neighbours change places, in a fragment that follows the loop, or that has been laid out before."""
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 64), "float16"), B: T.Tensor((32, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            F, G = T.alloc_fragment((32, 64), "float16"), T.alloc_fragment((32, 64), "float16")
+            T.copy(A, F)
+            for i, p in T.Parallel(32, 32):
+                G[i, 2 * p] = F[i, 2 * p + 1] if laid_out_first else A[i, 2 * p + 1]
+                G[i, 2 * p + 1] = F[i, 2 * p] if laid_out_first else A[i, 2 * p]
+            T.copy(G, B)
+
+    return main
+
+
+@pytest.mark.parametrize("laid_out_first", [False, True])
+def test_neighbours_stay_on_their_thread(target, laid_out_first):
+    kernel = tilelang.compile(swapped(laid_out_first), target=target)
+    a, b = numbers(32, 64), np.full((32, 64), np.nan, np.float16)
+    kernel(a, b)
+    assert np.array_equal(b, a.reshape(32, 32, 2)[:, :, ::-1].reshape(32, 64))
+
+
+def test_neighbours_need_no_shared_memory():
+    for laid_out_first in (False, True):
+        report = tilelang.compile(swapped(laid_out_first), target="sim:sm_80").report
+        assert not any(b.scope == "shared" for b in report.buffers), [b.name for b in report.buffers]
