@@ -246,6 +246,7 @@ class Report:
     buffers: list[dict[str, Any]]
     loops: list[dict[str, Any]]
     operators: list[dict[str, Any]]
+    pipelines: list[dict[str, Any]]
     accesses: list[dict[str, Any]]
     notes: list[dict[str, Any]]
     def text(self) -> str: ...

@@ -48,7 +48,20 @@ bool is_async_copy(const Stmt& s) {
 
 Stmt with_copies_in_order(const Function& f, const Stmt& body) {
   using enum AsyncInstr::AsyncKind;
-  return rewrite(body, [&](const Eval& n, Rewriter& self) -> Stmt {
+  // A loop with groups of its own runs in order, and its lists count statements that are gone.
+  auto without_lists = [](const For& n, Rewriter& self) -> Stmt {
+    Stmt walked = self.children(n);
+    bool groups = n.loop == Loop::pipelined && contains(n.body, [](const Call& c) {
+                    const AsyncInstr* row = async_row_of(*c.intrinsic);
+                    return row && row->token == Token::copies;
+                  });
+    if (!groups) return walked;
+    auto* loop = walked.as<For>();
+    Attrs attrs = loop->attrs;
+    for (auto* name : {"order", "stage", "group", "sync"}) attrs.entries.erase(name);
+    return for_loop(loop->var, loop->min, loop->extent, loop->loop, loop->body, loop->span, attrs);
+  };
+  return rewrite(body, without_lists, [&](const Eval& n, Rewriter& self) -> Stmt {
     auto* c = n.value.as<Call>();
     const AsyncInstr* row = c ? async_row_of(*c->intrinsic) : nullptr;
     if (!row || row->token != Token::copies) return self.children(n);

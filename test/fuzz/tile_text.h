@@ -174,6 +174,8 @@ struct TileText : RandomText {
     if (chance(10) && !is_storage(t.type) && t.type != "bool")
       line("{}", chance(50) ? fmt::format("clear({})", t.name)
                             : fmt::format("fill({}, {})", t.name, is_float(t.type) ? "1.0" : "1"));
+    else if (t.scope == "shared" && t.storage == t.name && (t.type == "f32" || t.type == "i32") && chance(15))
+      line("async_copy({}, {})", tensor_part(t, false), t.name), line("cp_async_wait_group(0:i32)");
     else
       line("copy({}, {})", tensor_part(t, false), t.name);
   }

@@ -223,3 +223,25 @@ def test_misuse_by_hand(arguments, why):
     with pytest.raises(tilelang.CompileError) as error:
         tilelang.compile(by_hand(**arguments), target="sim:sm_80")
     assert why in str(error.value) and "T.ptx_" in str(error.value), error.value
+
+
+@pytest.mark.parametrize("target", ["sim:sm_75", "sim:sm_80", "cpu", "reference"])
+def test_an_order_beside_groups_of_the_program(target):
+    """The lists count the statements of the text, also where groups mean nothing."""
+
+    @T.prim_func
+    def main(A: T.Tensor((4, 64), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            S, total = T.alloc_shared((64,), "float32"), T.alloc_fragment((64,), "float32")
+            T.clear(total)
+            for k in T.Pipelined(4, num_stages=2, order=[0, 1, 2, 3], stage=[0, 0, 0, 0]):
+                T.async_copy(A[k, :], S)
+                T.ptx_commit_group()
+                T.ptx_wait_group(0)
+                for i in T.Parallel(64):
+                    total[i] += S[63 - i]
+            T.copy(total, B)
+
+    a, b = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32), np.zeros(64, np.float32)
+    tilelang.compile(main, target=target)(a, b)
+    assert np.allclose(b, a.sum(0)[::-1], atol=1e-5)

@@ -46,11 +46,7 @@ def test_compiles(chip, text):
 def test_other_chips_in_turn():
     for i, program in enumerate(programs()):
         for chip in in_turn(OTHERS, i):
-            if chip != "sm_75" or "cp_async" not in program.values[0]:
-                compiles(chip, program.values[0])
-                continue
-            with pytest.raises(tilelang.CompileError, match=r"cp_async_\d+ is not .* of sm_75: .*\(sm_80, "):
-                compiles(chip, program.values[0])
+            compiles(chip, program.values[0])  # sm_75 copies at once what is begun by cp.async
 
 
 def test_the_source_needs_no_cuda_header():

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..front import liveness
 from ..front.annotations import Tensor
-from ..front.dtypes import as_dtype
+from ..front.dtypes import as_dtype, element_of
 from ..front.errors import CompileError, compile_error
 from ..front.parse import Rewriter, site_of
 from ..front.texts import Text, show
@@ -172,7 +172,9 @@ class Checker(ast.NodeVisitor):
         if parameter == "dtype" and called in _GIVE_HANDLES and node.value in ("handle", "void"):
             return
         try:
-            if parameter == "dtype" or parameter.endswith("_dtype"):
+            if parameter == "dtype" and called == "reinterpret":  # also several values as one
+                element_of(node.value, ())
+            elif parameter == "dtype" or parameter.endswith("_dtype"):
                 as_dtype(node.value)
             elif (
                 parameter == "target"
