@@ -61,7 +61,7 @@ struct Planned {
 
 struct TurnReader {
   const Function &user, &planned, &made;
-  const For &plan, &loop;
+  const For& plan;
   std::vector<Planned> ahead = {};
   std::vector<Step> steps = {};
 
@@ -200,7 +200,7 @@ struct PipelineReader {
         const For* plan = loop_at(planned.kernels[k].body, n.span, row.name);
         const For* loop = loop_at(made.kernels[k].body, n.span, row.name);
         if (plan && loop && plan->attrs.find("stages")) {
-          TurnReader turn{.user = user, .planned = planned, .made = made, .plan = *plan, .loop = *loop};
+          TurnReader turn{.user = user, .planned = planned, .made = made, .plan = *plan};
           turn.read_plan();
           turn.read(loop->body, false);
           slots(row, turn);

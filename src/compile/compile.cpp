@@ -146,9 +146,8 @@ void check_strict(const Function& f) {
   for (const Note& n : f.notes)
     if (n.asked)
       fail(n.span,
-           "{}: {}; strict=True makes an error of what is asked for and not done: ask for what can be done, "
-           "or "
-           "compile without strict",
+           "{}: {}; strict=True makes an error of what is asked for and not done: ask for what can be "
+           "done, or compile without strict",
            n.subject, n.text);
 }
 
