@@ -17,7 +17,7 @@ import tilelang
 import tilelang.language as T
 
 TILES = {"cpu": (64, 64, 64, 1), "gpu": (64, 64, 64, 128), "reference": (64, 64, 64, 1)}
-SMALL = {"length": 150, "chunk": 100, "heads": 1, "groups": 1}
+SMALL = {"length": 150, "chunk": 140, "heads": 1, "groups": 1}
 LOG2E = math.log2(math.e)
 
 

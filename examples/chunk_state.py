@@ -16,7 +16,7 @@ import tilelang
 import tilelang.language as T
 
 TILES = {"cpu": (64, 128, 64, 1), "gpu": (64, 128, 64, 128), "reference": (64, 128, 64, 1)}
-SMALL = {"length": 150, "chunk": 100, "heads": 2, "groups": 1}
+SMALL = {"length": 150, "chunk": 130, "heads": 2, "groups": 1}
 LOG2E = math.log2(math.e)
 
 

@@ -15,7 +15,7 @@ import tilelang
 import tilelang.language as T
 
 TILES = {"cpu": (64, 64, 64, 1), "gpu": (64, 128, 64, 128), "reference": (32, 64, 64, 1)}
-SMALL = {"batch": 1, "height": 2, "width": 70, "channels": 20, "filters": 36, "tall": 1, "wide": 3}
+SMALL = {"batch": 1, "height": 2, "width": 70, "channels": 200, "filters": 36, "tall": 1, "wide": 3}
 
 
 @tilelang.jit(out_idx=[-1])

@@ -18,7 +18,7 @@ TILES_NF4 = {
     "gpu": (16, 2048, 256, 528),
     "reference": (16, 512, 1, 4),
 }  # … and blocks
-SMALL = {"n": 9, "k": 768}
+SMALL = {"n": 9, "k": 2304}
 INT4_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of each of 8 elements: a mask of every fourth finds a pair
 INT2_ORDER = tuple(i // 4 + i % 4 * 4 for i in range(16))  # … of every eighth bit, four neighbours
 NF4 = [-1.0, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.091050036, 0.0, 0.0795803,

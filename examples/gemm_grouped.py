@@ -13,7 +13,7 @@ import tilelang
 import tilelang.language as T
 
 TILES = {"cpu": (64, 128, 256, 1), "gpu": (64, 128, 64, 128), "reference": (64, 64, 64, 1)}
-SMALL = {"groups": 3, "longest": 40, "n": 50, "k": 90}
+SMALL = {"groups": 3, "longest": 40, "n": 50, "k": 200}
 
 
 @tilelang.jit(out_idx=[-1])

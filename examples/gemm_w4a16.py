@@ -20,7 +20,7 @@ TILES = {
     "small_gpu": (128, 128, 32, 2, 256),
     "reference": (64, 64, 64, 1, 1),
 }
-SMALL = {"m": 100, "n": 96, "k": 128, "group": 64}
+SMALL = {"m": 100, "n": 96, "k": 256, "group": 64}
 
 
 def pack(codes):

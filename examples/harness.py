@@ -6,7 +6,8 @@ An example defines `cases` and `SMALL`, and ends with `main`; a test asks for th
         ...
         yield harness.Case("float32", kernel, [x, harness.blank(x.shape)], {1: expected}, 1e-6)
 
-    SMALL = {"rows": 7, "columns": 40}                   # arguments of `cases` for few blocks and few steps
+    SMALL = {"rows": 7, "columns": 40}                   # arguments of `cases`: few blocks and few steps, but
+                                                         # more than a T.Pipelined loop has stages
     harness.main(__doc__, cases, TILES)                  # --target, --rows, --columns; status 1 if wrong
 
     for case in harness.small_cases("gpu"):              # of all examples, at those sizes
@@ -112,7 +113,7 @@ def is_refused(case: Case, target: str) -> bool:
 
 
 def small_cases(kind: str = "gpu") -> Iterator[Case]:
-    """The cases of all examples in this folder, cut to at most four blocks and six steps each."""
+    """The cases of all examples in this folder, cut to at most six blocks and six steps each."""
     for path in sorted(Path(__file__).parent.glob("*.py")):
         module = importlib.import_module(path.stem)
         if hasattr(module, "cases"):

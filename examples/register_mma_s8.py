@@ -32,7 +32,7 @@ def gemm_s8(M, N, K):
             A_s, B_s = T.alloc_shared((64, 64), "int8"), T.alloc_shared((64, 64), "int8")
             C_l = T.alloc_fragment((64, 64), "int32")
             T.clear(C_l)
-            for k in T.Pipelined(T.ceildiv(K, 64)):
+            for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2):
                 T.copy(A[by * 64, k * 64], A_s)
                 T.copy(B[bx * 64, k * 64], B_s)
                 T.gemm(A_s, B_s, C_l, transpose_B=True)

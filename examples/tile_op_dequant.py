@@ -36,7 +36,7 @@ def gemm(M, N, K):
             A_s, W_s = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
             C_l = T.alloc_fragment((64, 64), "float32")
             T.clear(C_l)
-            for k in T.Pipelined(T.ceildiv(K, 64)):
+            for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2):
                 T.copy(A[by * 64, k * 64], A_s)
                 dequant(W[bx * 64 : bx * 64 + 64, k * 32 : k * 32 + 32], W_s, scale)
                 T.gemm(A_s, W_s, C_l, transpose_B=True)

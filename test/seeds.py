@@ -1,4 +1,4 @@
-"""All examples, small (at most four blocks, six steps), in the simulator under many seeds: nothing is found,
+"""All examples, small (at most six blocks, six steps), in the simulator under many seeds: nothing is found,
 and the numbers are right each time.
 
     python test/seeds.py [--seeds 50] [--targets sim:sm_80,sim:sm_90] [--only gemm]

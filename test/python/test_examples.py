@@ -1,12 +1,14 @@
 """The examples check themselves; here they run, small, on every target that needs no GPU, and as programs."""
 
+import copy
+import dataclasses
 import functools
 import importlib
-import math
 import re
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import harness
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 import seeds
 import tilelang
-from helpers import in_turn
+from helpers import TARGETS, in_turn
 from tilelang import _core
 
 EXAMPLES = Path(harness.__file__).parent
@@ -26,6 +28,7 @@ def small(name, target):
     return module.cases(harness.kind_of(target, getattr(module, "TILES", ())), **module.SMALL)
 
 
+@pytest.mark.parametrize("target", [*TARGETS, "sim:sm_90"])  # on gfx942: test_gfx942.py
 @pytest.mark.parametrize("name", NAMES)
 def test_example(name, target):
     for case in small(name, target):
@@ -35,16 +38,79 @@ def test_example(name, target):
             assert not seeds.faults(case, target, in_turn([1, 2], NAMES.index(name)))
 
 
+@dataclasses.dataclass
+class Turns:
+    """A loop of a program: how often one pass through it ran its body, at most."""
+
+    name: str  # of its variable
+    is_pipelined: bool
+    stages: int  # that were asked for
+    most: int
+
+    @property
+    def fill_it(self):
+        """Whether there are turns before all slots are in use, while they are, and after it."""
+        return self.stages > 1 and self.most >= max(3, self.stages + 1)
+
+
+def count_turns(case, capfd):
+    """How many blocks each kernel of a case runs, and its loops.  The text of the program is given prints
+    and executed: extents may be computed, or known only when it is called."""
+    lines, kernels, loops = [], [], []
+    for line in case.kernel.text.splitlines():
+        lines.append(line)
+        if grid := re.match(r"  kernel (\S+) grid\((.*)\) threads", line):
+            blocks = re.findall(r"(\S+): ", grid[2])
+            lines.append(f'    print("<block {len(kernels)}{" {}" * len(blocks)}>", {", ".join(blocks)})')
+            kernels.append(grid[1])
+        elif loop := re.match(r"( *)for (\S+) in (serial|pipelined)\(.*\)(.*):$", line):
+            lines.append(f'{loop[1]}  print("<turn {len(loops)} {{}}>", {loop[2]})')
+            stages = re.search(r"num_stages=(\d+)", loop[4])
+            loops.append(Turns(loop[2], loop[3] == "pipelined", int(stages[1]) if stages else 0, 0))
+    program = copy.copy(case.kernel)
+    program.function = _core.parse("\n".join(lines) + "\n")
+    target = "sim:sm_80" if case.thread_level else "reference"
+    capfd.readouterr()
+    harness.worst(dataclasses.replace(case, kernel=program).compiled(target), case)
+    said = capfd.readouterr().out
+    ran = Counter(block.split()[0] for block in set(re.findall(r"<block (.*?)>", said)))
+    for loop, turn in set(re.findall(r"<turn (\d+) (\d+)>", said)):
+        loops[int(loop)].most = max(loops[int(loop)].most, int(turn) + 1)
+    return [ran[str(i)] for i in range(len(kernels))], loops
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_small_cases_are_small(name):
-    """Whoever runs them many times in the simulator counts on it: four blocks, six steps."""
+def test_small_cases_are_small(name, capfd):
+    """Whoever runs them many times in the simulator counts on it: six blocks, six steps."""
     for case in small(name, "sim:sm_80"):
         assert case.expected.keys() <= set(range(len(case.arguments)))
-        for grid in re.findall(r"grid\((.*)\) threads", case.kernel.text):
-            extents = [extent.split(": ")[1] for extent in grid.split(", ")]
-            assert math.prod(int(n) for n in extents if n.isdigit()) <= 4, (case.name, grid)
-        steps = re.findall(r"in (?:serial|pipelined)\((\d+)\)", case.kernel.text)
-        assert all(int(n) <= 6 for n in steps), (case.name, steps)
+        blocks, loops = count_turns(case, capfd)
+        assert blocks and all(1 <= n <= 6 for n in blocks), (case.name, blocks)
+        assert all(loop.most <= 6 for loop in loops), (case.name, loops)
+
+
+def pipelined_lines(name):
+    """Where an example has a T.Pipelined loop."""
+    lines = (EXAMPLES / f"{name}.py").read_text().splitlines()
+    return [number for number, line in enumerate(lines, 1) if "T.Pipelined(" in line]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if pipelined_lines(name)])
+def test_small_cases_fill_their_pipelines(name, capfd):
+    """Each T.Pipelined loop runs turns at its begin, with all slots in use, and at its end; and the compiler
+    gave it the slots."""
+    filled = set()
+    for case in small(name, "sim:sm_80"):
+        loops = [loop for loop in count_turns(case, capfd)[1] if loop.is_pipelined]
+        rows = case.compiled("sim:sm_80").report.pipelines
+        for loop in loops:
+            if loop.fill_it:
+                (row,) = (row for row in rows if (row.name, row.num_stages) == (loop.name, loop.stages))
+                assert max(tile.slots for tile in row.tiles) == loop.stages, (case.name, row)
+                ahead = max(step.ahead or 0 for step in row.steps)
+                assert loop.stages - 1 <= ahead < loop.most, (case.name, row)
+                filled.add(row.place.line)
+    assert sorted(filled) == pipelined_lines(name)
 
 
 CHIPS = _core.chips("cuda")
