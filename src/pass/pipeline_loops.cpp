@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "layout/layout.h"
+#include "ops/own_copies.h"
 #include "pass/passes.h"
 #include "target/effects.h"
 
@@ -33,6 +34,7 @@ const Attrs* attrs_of(const Stmt& s) {
   if (auto* n = s.as<For>(); n && (n->loop == Loop::parallel || is_marker(*n))) return &n->attrs;
   return nullptr;
 }
+bool ends_iteration(const Intrinsic& i) { return &i == &break_loop || &i == &continue_loop; }
 bool runs_ahead(const Stmt& s) {
   auto* attrs = attrs_of(s);
   return attrs && attrs->find("stage");
@@ -114,6 +116,7 @@ struct LoopPipeliner {
   std::vector<Piece> pieces = {};        // that run ahead, in the order of their places
   std::set<BufferId> filled_ahead = {};  // tiles that a piece fills
   std::vector<Stmt> allocs = {};         // of tiles that several iterations use at once
+  std::set<BufferId> awaited = {};       // tiles of which no copy is under way behind the loop
 
   // What of a statement has this place; without one, what does not run ahead.
   Stmt projected(const Stmt& s, std::optional<Place> place) const {
@@ -190,6 +193,23 @@ struct LoopPipeliner {
         allocs.push_back(Stmt(&n));
         return block({});
       });
+  }
+
+  // Copies are begun for iterations that come, and each of those waits for what its readers need; only where
+  // an iteration may end before its waits, or nobody reads a tile, something is left.
+  void find_awaited() {
+    if (contains(loop.body, [](const Call& c) { return ends_iteration(*c.intrinsic); })) return;
+    std::set<BufferId> copied;
+    for (auto& p : pieces) copied.insert(p.copied.begin(), p.copied.end());
+    auto read_by = [&](const Stmt& reader) {
+      visit_effects(reader, [&](const Stmt&, const Effect& e) {
+        if (copied.contains(e.buffer) && e.reads()) awaited.insert(e.buffer);
+      });
+    };
+    for (auto& p : pieces)
+      if (!p.is_async()) read_by(p.stmt);
+    for (auto& s : body)
+      if (!runs_ahead(s)) read_by(projected(s, {}));
   }
 
   // A piece for an iteration, if there is one of that number.
@@ -288,6 +308,7 @@ struct LoopPipeliner {
   Stmt run() {
     find_pieces();
     hoist_allocs();
+    find_awaited();
     Expr j = var("j", loop.var->dtype, loop.span);
     std::vector<Stmt> steps;
     Open open{.most = unknown};
@@ -315,6 +336,21 @@ struct LoopPipeliner {
   }
 };
 
+// Tiles that the program copies into asynchronously itself: what it waits for, it alone knows.
+std::set<BufferId> own_copies(const Stmt& body) {
+  std::set<BufferId> into;
+  visit_effects(body, [&](const Stmt& s, const Effect& e) {
+    if (e.writes() && (e.begins != Token::none || is_async_copy(s))) into.insert(e.buffer);
+  });
+  return into;
+}
+
+// For plan_memory: nothing fills this tile behind the loops that do.
+Attrs with_awaited(Attrs attrs) {
+  attrs.entries.insert_or_assign("awaited", int64_t(1));
+  return attrs;
+}
+
 // The layout of a tile that the user has given is that of each slot.
 void repeat_layout(BufferInfo& info) {
   if (!info.layout) return;
@@ -329,13 +365,22 @@ void repeat_layout(BufferInfo& info) {
 
 Function pipeline_loops(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
+    std::set<BufferId> awaited, not_awaited = own_copies(k.body);  // tiles that are copied into
     Stmt body = rewrite(k.body, [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::pipelined) return self.children(n);
       if (n.attrs.find("stages")) {
         Stmt inner = self.children(n);  // loops in it run in order
-        return LoopPipeliner{.f = f, .target = target, .loop = *inner.as<For>()}.run();
+        LoopPipeliner loop{.f = f, .target = target, .loop = *inner.as<For>()};
+        Stmt s = loop.run();
+        for (auto& p : loop.pieces)
+          for (BufferId b : p.copied) (loop.awaited.contains(b) ? awaited : not_awaited).insert(b);
+        return s;
       }
       return for_loop(n.var, n.min, n.extent, Loop::serial, self(n.body), n.span);
+    });
+    body = rewrite(body, [&](const Alloc& n, Rewriter&) -> Stmt {
+      if (!awaited.contains(n.buffer) || not_awaited.contains(n.buffer)) return Stmt(&n);
+      return alloc(n.buffer, n.span, with_awaited(n.attrs));
     });
     k.body = with_slot(f, body, {}, {});
   }

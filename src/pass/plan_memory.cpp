@@ -54,6 +54,7 @@ struct Lifetimes {
   const Varying& varying;
   std::vector<Lifetime> found = {};
   std::map<BufferId, size_t> at = {};
+  std::set<BufferId> awaited = {};   // by the loops that copy into them: see pipeline_loops
   int64_t clock = 0, own = 0;        // own: bytes of a thread's local arrays
   bool stands = false;               // the clock: within one moment
   bool gone = false;                 // some threads have returned
@@ -152,11 +153,14 @@ struct Lifetimes {
     stands |= !is_group && varying.may_diverge(s);
     team = context.team;
     gone |= is_loop(s) && !varying.returns(s).empty();
-    if (auto* a = s.as<Alloc>()) begin(a->buffer);
+    if (auto* a = s.as<Alloc>()) {
+      begin(a->buffer);
+      if (a->attrs.get_int("awaited")) awaited.insert(a->buffer);
+    }
     Effects effects = effects_of(s);
     for (auto& e : effects.list) {
       touch(e.buffer, clock, clock);
-      if (e.begins != Token::none)
+      if (e.begins != Token::none && !awaited.contains(e.buffer))
         flights.push_back({e.buffer, e.begins, e.word, context, std::ssize(closed[e.begins])});
     }
     for (Token token : effects.closes) closed[token].push_back(context);

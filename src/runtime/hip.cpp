@@ -95,6 +95,24 @@ std::vector<Resources> resources_in(const std::string& log, const Program& progr
   return all;
 }
 
+// The first in the folders of a path, which are parted by colons.
+std::optional<std::string> find_program(std::string_view name, const std::string& path) {
+  for (size_t at = 0; at < path.size();) {
+    size_t colon = std::min(path.find(':', at), path.size());
+    std::string file = fmt::format("{}/{}", path.substr(at, colon - at), name);
+    if (access(file.c_str(), X_OK) == 0) return file;
+    at = colon + 1;
+  }
+  return {};
+}
+
+// Where clang itself looks for lld: beside its own file, links followed, then on the path.
+bool has_linker(const std::string& clang) {
+  std::error_code ignored;
+  std::string own = std::filesystem::canonical(clang, ignored).parent_path().string();
+  return find_program("lld", own + ":" + environment("PATH")).has_value();
+}
+
 [[noreturn]] void refuse_text(const Program& program, const std::string& compiler,
                               const std::vector<std::string>& flags, const std::string& log) {
   for (auto& flag : flags)
@@ -105,25 +123,16 @@ std::vector<Resources> resources_in(const std::string& log, const Program& progr
         fmt::format("{}: text and failed checks (T.print, T.device_assert) are printed by ROCm's device "
                     "library, which this version does not link: run the kernel with target='sim:{}'",
                     program.name, program.chip));
-  if (log.find("posix_spawn failed") != log.npos || log.find("unable to execute") != log.npos)
-    throw RuntimeError(
-        fmt::format("{}: {} links by lld, which is not there: install the package lld of the same version "
-                    "(`apt install lld-22`)\n{}",
-                    program.name, compiler, log));
   throw BuildError(program, compiler, "", log);
 }
 
 }  // namespace
 
+// The newest that can link: a compiler alone, without its linker, is as good as none.
 std::optional<std::string> find_clang() {
   std::string path = environment("PATH") + ":/opt/rocm/llvm/bin";
   for (std::string_view name : clangs)
-    for (size_t at = 0; at < path.size();) {
-      size_t colon = std::min(path.find(':', at), path.size());
-      std::string file = fmt::format("{}/{}", path.substr(at, colon - at), name);
-      if (access(file.c_str(), X_OK) == 0) return file;
-      at = colon + 1;
-    }
+    if (auto file = find_program(name, path); file && has_linker(*file)) return file;
   return {};
 }
 
@@ -133,7 +142,8 @@ DeviceBinary build_hip(const Program& program) {
   DeviceBinary binary;
   std::optional<std::string> clang = find_clang();
   if (!clang) {  // the text is there to be read, and nothing here would run its code
-    binary.log = fmt::format("not compiled: there is no {}", fmt::join(clangs, ", no "));
+    binary.log = fmt::format("not compiled: there is no {} with lld of the same version beside it",
+                             fmt::join(clangs, ", no "));
     return binary;
   }
   Stopwatch watch{binary.phases};

@@ -54,7 +54,8 @@ def _families() -> list[Family]:
     ahead = [
         Family(f"{name}_{stages}", *make(stages), operators=OF_PIPELINES)
         for name, make in {"ahead_gemm": pipelined.gemm, "ahead_attention": pipelined.attention,
-                           "ahead_cast": pipelined.cast, "ahead_computed": pipelined.computed}.items()
+                           "ahead_cast": pipelined.cast, "ahead_computed": pipelined.computed,
+                           "phases": pipelined.phases}.items()
         for stages in (2, 3)
     ]  # fmt: skip
     return [Family(name, *part) for name, part in parts.items()] + staged + ahead

@@ -197,3 +197,50 @@ def cast(stages):
 
     sizes = tuple((40, TILE * t) for t in (0, 1, 2, 3, 5)) + ((24, 48), (35, 37))
     return make, sizes, inputs, exact
+
+
+def phases(stages):
+    """C = A @ B + D @ E by two loops, one behind the other: the tiles of the second lie where those of the
+    first were, whose copies must have landed, and been read, before."""
+
+    def make(threads):
+        M, K, L = T.dynamic("M"), T.dynamic("K"), T.dynamic("L")
+
+        @T.prim_func
+        def main(
+            A: T.Tensor((M, K), "float16"),
+            B: T.Tensor((K, 32), "float16"),
+            D: T.Tensor((M, L), "float16"),
+            E: T.Tensor((L, 32), "float16"),
+            C: T.Tensor((M, 32), "float32"),
+        ):
+            with T.Kernel(T.ceildiv(M, TILE), threads=threads) as by:
+                A_shared = T.alloc_shared((TILE, TILE), "float16")
+                B_shared = T.alloc_shared((TILE, 32), "float16")
+                D_shared = T.alloc_shared((TILE, TILE), "float16")
+                E_shared = T.alloc_shared((TILE, 32), "float16")
+                C_local = T.alloc_fragment((TILE, 32), "float32")
+                T.clear(C_local)
+                for k in T.Pipelined(T.ceildiv(K, TILE), num_stages=stages):
+                    T.copy(A[by * TILE, k * TILE], A_shared)
+                    T.copy(B[k * TILE, 0], B_shared)
+                    T.gemm(A_shared, B_shared, C_local)
+                for k in T.Pipelined(T.ceildiv(L, TILE), num_stages=stages):
+                    T.copy(D[by * TILE, k * TILE], D_shared)
+                    T.copy(E[k * TILE, 0], E_shared)
+                    T.gemm(D_shared, E_shared, C_local)
+                T.copy(C_local, C[by * TILE, 0])
+
+        return main
+
+    def inputs(rng, size):
+        m, k, length = size
+        shapes = (m, k), (k, 32), (m, length), (length, 32)
+        return [*(rng.standard_normal(shape).astype(np.float16) for shape in shapes), nan(m, 32)]
+
+    def exact(a, b, d, e, c):
+        a, b, d, e = (x.astype(np.float64) for x in (a, b, d, e))
+        return {4: a @ b + d @ e}
+
+    trips = (0, 1, 2, 5)
+    return make, tuple((40, TILE * first, TILE * then) for first in trips for then in trips), inputs, exact

@@ -5,6 +5,7 @@ import ctypes
 import math
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,15 @@ import tilelang.language as T
 from tilelang import _core
 
 HIP = "hip -mcpu=gfx942"
-CLANG = next((name for name in ("clang-22", "clang-21", "clang-20", "clang-19") if shutil.which(name)), None)
+
+
+def links(name):
+    """Whether there is such a clang, and its linker where it looks for it."""
+    path = shutil.which(name)
+    return path and (Path(path).resolve().with_name("lld").exists() or shutil.which("lld"))
+
+
+CLANG = next(filter(links, ("clang-22", "clang-21", "clang-20", "clang-19")), None)
 needs_clang = pytest.mark.skipif(CLANG is None, reason="needs clang, from 19 on, and lld")
 
 
@@ -132,6 +141,8 @@ ROWS = [row for row in _core.instruction_rows("gfx942") if row["group"] == "atom
 @needs_clang
 def test_what_the_chip_updates_itself_is_in_the_table(name, scope, tmp_path):
     for dtype in TYPES[4:] if name == "atomic_or" else TYPES:
+        if CLANG == "clang-19" and (dtype, scope) == ("float64", "global") and name != "atomic_add":
+            continue  # clang 20 and newer use the chip's instruction
         of_type = [r for r in ROWS if (r["function"], r["dtype"].name) == (name, T.dtype(dtype).name)]
         lanes = max((r["lanes"] for r in of_type if r["only"] in ("", scope)), default=0)
         words = instructions(updates(getattr(T, name), dtype, 64 * max(lanes, 1), scope), tmp_path)
@@ -196,6 +207,15 @@ def test_a_call_says_what_runs_it():
 def test_a_bare_target_asks_for_a_chip(target):
     with pytest.raises(tilelang.CompileError, match="target='hip -mcpu=CHIP' with CHIP one of gfx942"):
         tilelang.compile(copy, target=target)
+
+
+def test_a_clang_without_its_linker_is_none(tmp_path, monkeypatch):
+    path = tmp_path / "clang-22"
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    compiled = tilelang.compile(copy, target=HIP)
+    assert compiled.get_kernel_source() and not compiled._kernel.binary and not compiled.report.toolchain
 
 
 @needs_clang

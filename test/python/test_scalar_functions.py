@@ -43,7 +43,12 @@ func main({params}Y: {kinds[np.dtype(out).name]}[{n}]):
       Y[b*128 + i] = {value.replace("A", "A[b*128 + i]").replace("B", "B[b*128 + i]")}
 """
     result = np.zeros(n, out)
-    _core.compile(_core.parse(text), target, {}).launch([*arrays.values(), result], 0)
+    try:
+        _core.compile(_core.parse(text), target, {}).launch([*arrays.values(), result], 0)
+    except RuntimeError as error:
+        if "which this processor" in str(error):  # an older one than the target
+            pytest.skip(str(error))
+        raise
     return result
 
 
