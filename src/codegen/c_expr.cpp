@@ -459,6 +459,12 @@ Text Printer::print_call(const Call& n) {
     }
     (takes_constant(*n.intrinsic, i) ? constants : args).push_back(argument(n.args[i]));
   }
+  for (size_t i = 0; i < n.args.size() && !constants.empty(); i++)
+    if (takes_constant(*n.intrinsic, i)) {
+      this->constants[n.intrinsic].insert(as_int(n.args[i]).value_or(0));
+      break;
+    }
+  if (n.intrinsic->name.starts_with("wgmma_")) need("warpgroup");
   std::string part = constants.empty() ? "" : fmt::format("<{}>", fmt::join(constants, ", "));
   return {fmt::format("tl_{}{}({})", n.intrinsic->name, part, fmt::join(args, ", "))};
 }

@@ -63,6 +63,47 @@ std::string matrix_function(const MatrixInstr& row) {
       operands(a, "", 'a'), operands(b, "", 'b'));
 }
 
+// One asm statement for each n that is used: its operands are as many registers.
+std::string product_statement(const WarpgroupInstr& row, int64_t n) {
+  Registers d = registers_of(row.c_type, int(n / 2), true);
+  Registers a = registers_of(row.a_type, row.k / 2, false);
+  int next = d.count;
+  std::string from = row.a_in_registers ? operands(a, "", 'a') + ", "
+                                        : "\"l\"(tl_tile<a_swizzle, a_leading, a_stride>(a_)), ";
+  std::string text = fmt::format("wgmma.mma_async.sync.aligned.m{}n{}k{}.{} {}, ", WarpgroupInstr::m, n, row.k,
+                                 row.types, holes(0, d.count));
+  text += row.a_in_registers ? holes(next, a.count) : fmt::format("%{}", next);
+  next += row.a_in_registers ? a.count : 1;
+  text += fmt::format(", %{}, p", next);
+  if (row.c_type.is_float()) text += ", 1, 1";  // neither operand is negated
+  std::string turns;
+  if (row.may_turn) {
+    text += row.a_in_registers ? fmt::format(", %{}", next + 2) : fmt::format(", %{}, %{}", next + 2, next + 3);
+    turns = row.a_in_registers ? ", \"n\"(b_turned)" : ", \"n\"(a_turned), \"n\"(b_turned)";
+  }
+  return fmt::format(
+      "  if constexpr (n == {})\n"
+      "    asm volatile(\"{{ .reg .pred p; setp.ne.b32 p, %{}, 0; {}; }}\"\n"
+      "                 : {}\n"
+      "                 : {}\"l\"(tl_tile<b_swizzle, b_leading, b_stride>(b_)), \"r\"(int(!clear)){}\n"
+      "                 : \"memory\");\n",
+      n, next + 1, text, operands(d, "+", 'd'), from, turns);
+}
+
+std::string product_function(const WarpgroupInstr& row, const std::set<int64_t>& ns) {
+  Registers d = registers_of(row.c_type, 8, true), a = registers_of(row.a_type, row.k / 2, false);
+  std::string modes = row.a_in_registers ? "" : "int a_swizzle, int a_leading, int a_stride, int a_turned, ";
+  std::string text = fmt::format(
+      "\n// d = a · b, or d += a · b, over a warpgroup, {}×n×{}; begun here.\n"
+      "template <int n, {}int b_swizzle, int b_leading, int b_stride, int b_turned>\n"
+      "TL_DEVICE void tl_{}(void* d_, const void* a_, const void* b_, bool clear) {{\n"
+      "  {}* d = ({}*)d_;\n",
+      WarpgroupInstr::m, row.k, modes, row.intrinsic.name, d.type, d.type);
+  if (row.a_in_registers) text += fmt::format("  const {}* a = (const {}*)a_;\n", a.type, a.type);
+  for (int64_t n : ns) text += product_statement(row, n);
+  return text + "}\n";
+}
+
 std::string copy_function(const CopyInstr& row) {
   Registers r{row.matrices, "u32", 'r'};
   bool loads = row.intrinsic.access.starts_with('w');  // to the registers, or from them
@@ -130,13 +171,16 @@ std::string async_function(const AsyncInstr& row) {
       statement, gives ? "\"=r\"(out)" : "", fmt::join(from, ", "), gives ? "  return out;\n" : "");
 }
 
-std::string instruction(const Intrinsic& intrinsic, const Target& target) {
+std::string instruction(const Intrinsic& intrinsic, const Target& target,
+                        const std::set<int64_t>& constants) {
   for (auto* row : target.matrix)
     if (row->intrinsic.name == intrinsic.name) return matrix_function(*row);
   for (auto* row : target.copies)
     if (row->intrinsic.name == intrinsic.name) return copy_function(*row);
   for (auto& row : target.async)
-    if (row.intrinsic.name == intrinsic.name) return async_function(row);
+    if (row.intrinsic.name == intrinsic.name) return row.ptx.empty() ? "" : async_function(row);
+  for (auto& row : target.warpgroup)
+    if (row.intrinsic.name == intrinsic.name) return product_function(row, constants);
   internal_error(fmt::format("{} has no instruction {}", target.name, intrinsic.name));
 }
 

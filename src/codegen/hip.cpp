@@ -11,7 +11,7 @@ constexpr std::string_view hip_prelude =
 #include "codegen/prelude/hip_values.inc"
     ;
 
-std::string no_instruction(const Intrinsic& intrinsic, const Target& target) {
+std::string no_instruction(const Intrinsic& intrinsic, const Target& target, const std::set<int64_t>&) {
   internal_error(fmt::format("{} has no instruction {}", target.name, intrinsic.name));
 }
 

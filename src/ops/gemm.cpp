@@ -114,7 +114,7 @@ void eval_gemm(const Tile& t, const Function& f, const EvalContext& ctx) {
 }
 
 // ── which strategy ────────────────────────────────────────────────────────────────────────────────────
-constexpr const GemmStrategy* strategies[] = {&gemm_mma, &gemm_simd, &gemm_fma};  // best first
+constexpr const GemmStrategy* strategies[] = {&gemm_wgmma, &gemm_mma, &gemm_simd, &gemm_fma};  // best first
 
 // The strategy of an instruction that the target has.
 const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, const Target& target) {
@@ -126,6 +126,9 @@ const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, con
       if (row->a_type == g.a_type && row->b_type == g.b_type && row->c_type == g.c_type)
         has += fmt::format("{}, ", row->intrinsic.name);
   };
+  for (auto& row : target.warpgroup)
+    if (row.a_type == g.a_type && row.b_type == g.b_type && row.c_type == g.c_type)
+      has += fmt::format("{}, ", row.intrinsic.name);
   list(target.matrix);
   list(target.dots);
   fail(g.tile.span, "gemm: {} has no instruction `{}`; it has {}fma", target.name, instruction, has);
@@ -189,6 +192,14 @@ Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
   ctx.note("gemm", text + ": " + strategy->describe(g, ctx), t.span, !why_not.empty());
   Stmt multiply = strategy->lower(g, ctx);
   return g.clear_if ? block({if_then(g.clear_if, cleared(g, ctx), {}, t.span), multiply}, t.span) : multiply;
+}
+
+// Products of warpgroups take whole tiles.
+std::optional<Steps> steps_of_gemm(const Tile& t, const LayoutContext& ctx) {
+  Gemm g = read_gemm(t, ctx.function);
+  const GemmStrategy* asked = asked_strategy(g, ctx.target);
+  if (asked ? asked == &gemm_wgmma : gemm_wgmma.applies(g, ctx).empty()) return std::nullopt;
+  return steps_of_mma(t, ctx);
 }
 
 }  // namespace
@@ -260,6 +271,8 @@ const TileOp gemm_op = {
                         {"tail", OpInfo::Attr::Type::choice},
                         {"warps_m", OpInfo::Attr::Type::integer},
                         {"warps_n", OpInfo::Attr::Type::integer},
+                        {"warpgroups_m", OpInfo::Attr::Type::integer},
+                        {"warpgroups_n", OpInfo::Attr::Type::integer},
                         {"threads_m", OpInfo::Attr::Type::integer},
                         {"threads_n", OpInfo::Attr::Type::integer},
                         {"vector", OpInfo::Attr::Type::integer},
@@ -270,7 +283,7 @@ const TileOp gemm_op = {
     .eval = eval_gemm,
     .infer_layout = infer_layout_gemm,
     .lower = lower_gemm,
-    .steps = steps_of_mma,
+    .steps = steps_of_gemm,
 };
 
 }  // namespace tl

@@ -22,10 +22,11 @@ Gemm read_gemm(const Tile& t, const Function& f);
 // A strategy: one way to run a gemm.  `infer_layout` decides, within what the statement's attributes say, and
 // records it; `lower` reads the record.
 struct GemmStrategy {
-  std::string_view name;  // "mma.sync", "fma", "simd"
+  std::string_view name;  // "wgmma", "mma.sync", "fma", "simd"
   // Attributes of its record beside the instruction.
   std::span<const std::string_view> record;
   bool (*runs)(std::string_view instruction, const Target& target);
+  bool (*offered)(const Target& target);  // has the target such instructions at all?  null: all have
   // "" or the reason why it cannot run this.
   std::string (*applies)(const Gemm& g, const LayoutContext& ctx);
   LayoutDecisions (*infer_layout)(const Gemm& g, const LayoutContext& ctx, Strictness level);
@@ -33,7 +34,7 @@ struct GemmStrategy {
   // The record in words, for the report.
   std::string (*describe)(const Gemm& g, const LowerContext& ctx);
 };
-extern const GemmStrategy gemm_mma, gemm_fma, gemm_simd;
+extern const GemmStrategy gemm_wgmma, gemm_mma, gemm_fma, gemm_simd;
 
 // The steps of k of a gemm by matrix instructions whose operands are multiplied as they are.
 std::optional<Steps> steps_of_mma(const Tile& t, const LayoutContext& ctx);

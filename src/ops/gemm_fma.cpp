@@ -232,6 +232,7 @@ std::string describe_fma(const Gemm& g, const LowerContext& ctx) {
 const GemmStrategy gemm_fma = {.name = "fma",
                                .record = fma_record,
                                .runs = runs_fma,
+                               .offered = nullptr,
                                .applies = applies_fma,
                                .infer_layout = infer_layout_fma,
                                .lower = lower_fma,

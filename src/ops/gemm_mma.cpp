@@ -275,6 +275,7 @@ std::optional<Steps> steps_of_mma(const Tile& t, const LayoutContext& ctx) {
 const GemmStrategy gemm_mma = {.name = "mma.sync",
                                .record = mma_record,
                                .runs = runs_mma,
+                               .offered = nullptr,
                                .applies = applies_mma,
                                .infer_layout = infer_layout_mma,
                                .lower = lower_mma,

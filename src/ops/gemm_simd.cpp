@@ -275,6 +275,7 @@ std::string describe(const Gemm& g, const LowerContext& ctx) {
 const GemmStrategy gemm_simd = {.name = "simd",
                                 .record = simd::micro_record,
                                 .runs = simd::runs,
+                                .offered = nullptr,
                                 .applies = simd::applies,
                                 .infer_layout = simd::infer_layout,
                                 .lower = simd::lower,

@@ -82,6 +82,7 @@ struct LowerContext {
   Expr thread;                                  // the thread's number in it
   const LayoutDecisions& layouts;               // of every shared, local and fragment buffer
   std::function<BufferId(BufferInfo)> scratch;  // a buffer of the lowered form; the pass places its Alloc
+  std::function<void(BufferId, int64_t)> align;  // a shared buffer begins at a multiple of so many bytes
   Notes note;
 };
 

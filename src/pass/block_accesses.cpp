@@ -88,6 +88,7 @@ void BlockAccesses::include(StatementAccesses& to, const Effects& effects, const
   to.completes.insert(to.completes.end(), effects.completes.begin(), effects.completes.end());
   to.meets |= effects.meets;
   to.signals |= effects.signals;
+  to.fences |= effects.fences;
 }
 
 void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkContext& at,

@@ -27,6 +27,7 @@ struct StatementAccesses {
   std::vector<Completion> completes = {};
   bool meets = false;    // a barrier that the user wrote, as a statement or as a value in one
   bool signals = false;  // … between teams
+  bool fences = false;   // the asynchronous proxy sees what came before
 
   bool writes() const;
 };

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "sim/async.h"
+#include "sim/products.h"
 #include "sim/translate.h"
 
 namespace tl::sim {
@@ -193,28 +194,35 @@ constexpr AsyncRow rows[] = {
 Semantics async_semantics(AsyncKind does) {
   for (auto& row : rows)
     if (row.does == does) return row.run;
+  if (auto run = warpgroup_semantics(does)) return run;
   return barrier_semantics(does);
 }
 
 // ── translating ───────────────────────────────────────────────────────────────────────────────────────
 // What goes on beside the threads needs logical ones.
 void Translator::prepare_async(const AsyncInstr& row) {
-  auto offers = [&](const Target* t) {
-    return std::ranges::any_of(t->async,
-                               [&](auto& other) { return other.intrinsic.name == row.intrinsic.name; });
-  };
-  if (!offers(&target)) {
-    auto all = all_targets();
-    fail(span, "{} has no {}; {} has it", target.name, row.intrinsic.name,
-         (*std::ranges::find_if(all, offers))->name);
-  }
-  int needed = row.concerns_proxy() ? timeline_count : int(Timeline::copies) + 1;
+  check_offered(row.intrinsic);
+  bool is_products = row.scope == ExecutionScope::warpgroup;
+  code.has_products |= is_products;
+  int needed = is_products || row.concerns_proxy() ? timeline_count : int(Timeline::copies) + 1;
   code.timelines = std::max(code.timelines, needed);
+}
+void Translator::prepare_product(const WarpgroupInstr& row) {
+  check_offered(row.intrinsic);
+  if (code.thread_count() % WarpgroupInstr::threads)
+    fail(span, "{} is executed by warpgroups of {} threads, but the block has {}", row.intrinsic.name,
+         WarpgroupInstr::threads, code.thread_count());
+  code.has_products = true;
+  code.timelines = timeline_count;
+}
+void Translator::check_offered(const Intrinsic& row) const {
+  if (target.lacks(row)) fail(span, "{} has no {}; {} has it", target.name, row.name, chips_with(row));
 }
 
 void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {
   Place& p = code.places[size_t(place)];
   constexpr int widest = 16;
+  if (row.operands[arg] == 'v') return touch(p, p.type.bytes(), true);
   bool shared = row.operands[arg] == 's', tensor = row.operands[arg] == 't';
   touch(p, row.bytes ? row.bytes : tensor ? p.type.bytes() : widest, row.intrinsic.access[arg] != 'r');
   if (p.scope != (shared ? Scope::shared : Scope::global))

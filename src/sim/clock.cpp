@@ -29,12 +29,13 @@ KnownRef merge(const KnownRef& a, const KnownRef& b) {
   return both;
 }
 
-Clocks::Clocks(int32_t block, int64_t threads, int timelines, int64_t barriers)
+Clocks::Clocks(int32_t block, int64_t threads, int timelines, int64_t barriers, int64_t product_warps)
     : block(block),
       threads(threads),
       timelines(timelines),
+      first_product(timelines * threads + barriers),
       epochs(size_t(threads), 1),
-      joined(size_t(timelines * threads + barriers)),
+      joined(size_t(first_product + product_warps)),
       known(size_t(threads)) {}
 
 bool Clocks::knows(int64_t thread, const KnownRef& released, int64_t first, int64_t end) const {
@@ -60,6 +61,8 @@ KnownRef Clocks::with_own(const KnownRef& k, std::span<const int32_t> who) const
     raise(t, epochs[size_t(t)]);
     for (int timeline = 1; timeline < timelines; timeline++)
       raise(slot(Timeline(timeline), t), joined[size_t(slot(Timeline(timeline), t))]);
+    if (int32_t products = slot_of_products(t / product_threads); products < int32_t(joined.size()))
+      raise(products, joined[size_t(products)]);
   }
   result->own = own->data();
   held = std::move(own);

@@ -18,7 +18,8 @@
 namespace tl::sim {
 
 // Of one block, by slot: the last epoch that is known. Slots are numbered by Timeline and thread; after them
-// come the block's mbarriers, each a logical thread of all copies that signal it when they have landed.
+// come the block's mbarriers, each a logical thread of all copies that signal it when they have landed, and its
+// warps as far as they begin products of warpgroups.
 using Epochs = std::vector<uint32_t>;
 enum class Timeline : uint8_t {
   itself,
@@ -52,7 +53,8 @@ KnownRef merge(const KnownRef& a, const KnownRef& b);
 // The clocks of a block's threads.
 class Clocks {
  public:
-  Clocks(int32_t block, int64_t threads, int timelines, int64_t barriers);
+  // `product_warps`: that may begin products of warpgroups; each is a logical thread of its own.
+  Clocks(int32_t block, int64_t threads, int timelines, int64_t barriers, int64_t product_warps = 0);
   Stamp now(int64_t thread, int32_t site) const {
     return {
         .epoch = epochs[size_t(thread)], .block = block, .thread = uint16_t(thread), .how = 0, .site = site};
@@ -62,7 +64,9 @@ class Clocks {
   bool ordered(const Stamp& s, int64_t thread) const {
     if (s.block != block) return covers(known[size_t(thread)], s);
     if (s.thread == thread) return true;
-    if (s.thread >= threads && owner(s.thread) == thread && joined[s.thread] >= s.epoch) return true;
+    bool is_own = s.thread >= threads &&
+                  (owner(s.thread) == thread || warp_of_products(s.thread) == thread / product_threads);
+    if (is_own && joined[s.thread] >= s.epoch) return true;
     const Known* k = known[size_t(thread)].get();
     return k && k->own && k->own[s.thread] >= s.epoch;
   }
@@ -84,6 +88,13 @@ class Clocks {
     return int32_t(int64_t(timeline) * threads + thread);
   }
   int32_t slot_of_barrier(int64_t number) const { return int32_t(timelines * threads + number); }
+  // The products of a warp; -1: it is no slot of these.
+  int32_t slot_of_products(int64_t warp) const { return int32_t(first_product + warp); }
+  int64_t warp_of_products(int32_t slot) const { return slot >= first_product ? slot - first_product : -1; }
+  void join_products(int64_t warp, uint32_t epoch) {
+    uint32_t& last = joined[size_t(slot_of_products(warp))];
+    last = std::max(last, epoch);
+  }
   int64_t owner(int32_t slot) const {
     return slot < timelines * threads ? slot % threads : -1;
   }  // -1: a barrier's
@@ -101,9 +112,11 @@ class Clocks {
   KnownRef with(const KnownRef& k, int32_t slot, uint32_t epoch) const;  // k, and that
 
  private:
+  static constexpr int64_t product_threads = 32;  // of a warp that has such instructions
   int32_t block;
   int64_t threads;
   int timelines;
+  int64_t first_product;  // slot
   Epochs epochs;  // of the threads now
   Epochs joined;  // by slot: what its owner has waited for
   std::vector<KnownRef> known;

@@ -15,6 +15,7 @@
 #include "ir/intrinsic.h"
 #include "sim/elements.h"
 #include "sim/message.h"
+#include "sim/products.h"
 #include "sim/undefined.h"
 #include "sim/warp.h"
 #include "target/check.h"
@@ -42,11 +43,11 @@ std::byte* Execution::operand(size_t arg, int lane, int64_t bytes, int64_t align
 }
 
 std::byte* Execution::reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment,
-                            Touch touch, const Logical* begun) const {
+                            Touch touch, const Logical* begun, Holes* holes) const {
   const Place& p = place(arg);
   auto [at, inside] = locate(warp, p, lane, offset, bytes, alignment, site.site);
   if (inside && warp.block->watch)
-    warp.block->race_detector->access(warp, p, lane, at, bytes, touch, site.site, false, begun);
+    warp.block->race_detector->access(warp, p, lane, at, bytes, touch, site.site, false, begun, holes);
   return inside ? at : nullptr;
 }
 
@@ -59,11 +60,10 @@ void Execution::touch_registers(const Place& p, int64_t offset, int64_t bytes, L
 }
 
 std::array<std::byte*, max_lanes> Execution::operands(size_t arg, int64_t bytes, int64_t alignment,
-                                                      Holes* holes) const {
+                                                      Holes* holes, char access) const {
   std::array<std::byte*, max_lanes> all;
   int lane_count = warp.lane_count();
   const Place& p = place(arg);
-  char access = site.args[arg].access;
   if (!site.args[arg].uniform || p.scope == Scope::global || p.scope == Scope::shared) {
     for (int lane = 0; lane < lane_count; lane++)
       for (Touch touch : {Touch::read, Touch::write})
@@ -443,6 +443,8 @@ InstrRow semantics_of(const Intrinsic& intrinsic) {
     for (auto& row : t->async)
       if (row.intrinsic.name == intrinsic.name)
         return {.run = async_semantics(row.does), .row = &row, .async = &row};
+    for (auto& row : t->warpgroup)
+      if (row.intrinsic.name == intrinsic.name) return {.run = begin_product, .row = &row, .warpgroup = &row};
   }
   if (auto* row = find_user_row(intrinsic.name))
     return {.run = computes(*row) || eval_of(*row) ? user_matrix : nullptr,

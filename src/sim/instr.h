@@ -37,10 +37,14 @@ struct Execution {
                      Holes* holes = nullptr) const;
   // The same at an offset in bytes; null, and a finding, where that is outside.
   std::byte* reach(size_t arg, int lane, int64_t offset, int64_t bytes, int64_t alignment, Touch touch,
-                   const Logical* begun = nullptr) const;
+                   const Logical* begun = nullptr, Holes* holes = nullptr) const;
   // The same for all lanes.  `holes`: for callers that follow undefined values themselves.
   std::array<std::byte*, max_lanes> operands(size_t arg, int64_t bytes, int64_t alignment,
-                                             Holes* holes = nullptr) const;
+                                             Holes* holes = nullptr) const {
+    return operands(arg, bytes, alignment, holes, site.args[arg].access);
+  }
+  std::array<std::byte*, max_lanes> operands(size_t arg, int64_t bytes, int64_t alignment, Holes* holes,
+                                             char access) const;
   void touch_registers(const Place& p, int64_t offset, int64_t bytes, LaneMask those, bool writes,
                        Holes* holes) const;
   const Place& place(size_t arg) const { return warp.code->places[size_t(site.args[arg].place)]; }
@@ -55,6 +59,7 @@ struct InstrRow {
   Semantics run = nullptr;            // null: there is none
   const void* row = nullptr;          // in target/
   const AsyncInstr* async = nullptr;  // the same, where it is one
+  const WarpgroupInstr* warpgroup = nullptr;
   std::vector<std::vector<int32_t>> positions = {};
 };
 InstrRow semantics_of(const Intrinsic& intrinsic);

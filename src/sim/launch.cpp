@@ -1,5 +1,7 @@
 #include "sim/launch.h"
 
+#include "sim/products.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -145,7 +147,10 @@ void Launch::begin(int64_t number) {
     if (block.holds_wrapped) w.wrapped_memory = {};
     w.strayed = {};
     w.forgotten.clear();
-    w.filled.assign(options.watch ? size_t(code.lane_bytes / code.register_unit + 1) : 0, 0);
+    auto units = size_t(code.lane_bytes / code.register_unit + 1);
+    w.filled.assign(options.watch ? units : 0, 0);
+    w.products = code.has_products ? std::make_shared<Products>() : nullptr;
+    if (w.products) w.products->touched.assign(units, false);
     for (size_t d = 0; d < grid.dims; d++) *w.slot(code.inputs[d].second) = scalar(index[d]);
   }
   block.wrapped.clear();

@@ -146,6 +146,7 @@ struct Code {
 
   int timelines = 1;     // of logical threads that its instructions need: see clock.h
   int64_t barriers = 0;  // mbarriers that it may make
+  bool has_products = false;  // of warpgroups
 
   std::set<int64_t> parallel_lines = {};  // whose statements stand in parallel loops
 
@@ -276,6 +277,7 @@ struct Undefined {
   std::array<Origin, max_lanes> origins = {};  // of these lanes
 };
 
+struct Products;
 struct Warp {
   enum class State : uint8_t { running, waiting, ended };
   Block* block = nullptr;
@@ -306,6 +308,7 @@ struct Warp {
   std::array<std::map<int64_t, Wrap>, max_lanes> wrapped_memory = {};  // by byte of each lane's registers
   std::map<std::pair<int64_t, int>, Origin> forgotten =
       {};  // by unit and lane: the undefined value that was written
+  std::shared_ptr<Products> products = {};  // of warpgroups; null where the kernel has none
 
   int lane_count() const { return code->warp; }
   LaneMask whole() const { return all_lanes(code->warp); }  // as a mask: with threads that do not exist

@@ -6,6 +6,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "sim/engine.h"
+#include "sim/products.h"
 
 namespace tl::sim {
 
@@ -111,7 +112,8 @@ RaceDetector::RaceDetector(const Code& code, Grid grid, Findings& findings, Glob
 
 std::unique_ptr<BlockWatch> RaceDetector::watch(int32_t block) const {
   return std::make_unique<BlockWatch>(BlockWatch{
-      .clocks = Clocks(block, code.thread_count(), code.timelines, code.barriers),
+      .clocks = Clocks(block, code.thread_count(), code.timelines, code.barriers,
+                       code.has_products ? code.thread_count() / code.warp : 0),
       .shared =
           std::vector<ShadowCell>(size_t((code.shared_bytes + code.shared_unit - 1) / code.shared_unit))});
 }
@@ -256,6 +258,8 @@ void RaceDetector::touch_shadow(ShadowCell& c, StampPool& lists, Warp& w, const 
 void RaceDetector::registers(Warp& w, const Place& p, int64_t offset, int64_t bytes, LaneMask lanes,
                              bool writes, int32_t site) {
   int64_t unit = code.register_unit;
+  if (writes && w.products)
+    touch_held(w, p, p.address + offset, p.address + offset + bytes, lanes, true, site);
   if (writes)
     for (int64_t i = (p.address + offset) / unit; i * unit < p.address + offset + bytes; i++)
       w.filled[size_t(i)] |= lanes;
@@ -267,6 +271,7 @@ void RaceDetector::registers(Warp& w, const Place& p, int64_t offset, int64_t by
 Holes RaceDetector::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes,
                                         LaneMask lanes, int32_t site) {
   int64_t unit = code.register_unit, begin = p.address + offset;
+  if (w.products) touch_held(w, p, begin, begin + bytes, lanes, false, site);
   Holes holes;
   for (int64_t i = begin / unit; i * unit < begin + bytes; i++)
     if (LaneMask missing = lanes & ~w.filled[size_t(i)])
@@ -387,6 +392,8 @@ void RaceDetector::report(Warp& w, int lane, Finding f, int32_t site, int32_t ot
 std::string RaceDetector::name_of(const Warp& w, const Stamp& s) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (s.thread < code.thread_count()) return fmt::format("thread {}", s.thread);
+  if (int64_t warp = clocks.warp_of_products(s.thread); warp >= 0)
+    return fmt::format("a product that warp {} has begun", warp);
   int64_t owner = clocks.owner(s.thread);
   return owner < 0 ? "a bulk copy" : fmt::format("a copy that thread {} has begun", owner);
 }

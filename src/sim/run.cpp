@@ -11,6 +11,7 @@
 #include "sim/barrier.h"
 #include "sim/instr.h"
 #include "sim/launch.h"
+#include "sim/products.h"
 #include "sim/steps.h"
 #include "sim/undefined.h"
 #include "sim/unwritten_outputs.h"
@@ -320,6 +321,7 @@ void Launch::finish(Resident& r) {
                             loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
     race_detector.report(w, int(thread % code.warp), std::move(f), site);
   }
+  if (options.watch) check_products(race_detector, r.warps);
   r.engine->finish();
 }
 

@@ -3,6 +3,7 @@
 // all bytes.
 #include <algorithm>
 
+#include "base/swizzle.h"
 #include "base/tensor_map_rules.h"
 #include "sim/async.h"
 
@@ -68,7 +69,7 @@ struct BoxCopy {
   // Where the n-th piece of the box lies, in bytes from its beginning.
   int64_t piece_offset(int64_t n) const {
     int64_t begin = x.place(shared).address + x.value(shared, lane).i, at = begin + n * bulk_unit;
-    return (m.swizzle ? at ^ at / 128 % (m.swizzle / bulk_unit) * bulk_unit : at) - begin;
+    return swizzled_address(at, m.swizzle) - begin;
   }
   // f(n-th piece, [first, last) of its elements inside the tensor, and the row's first byte in the tensor)
   template <class F>

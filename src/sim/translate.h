@@ -54,7 +54,9 @@ struct Translator {
   Value call_value(const Call& n);
   Value effect(const Call& n);
   Value argument(CallSite& site, const Call& n, size_t i);
+  void check_offered(const Intrinsic& row) const;  // CompileError where the chip lacks it
   void prepare_async(const AsyncInstr& row);
+  void prepare_product(const WarpgroupInstr& row);
   void async_operand(const AsyncInstr& row, size_t arg, int place);
   Value load_value(const Load& n, DType as);
   void store_statement(const Store& n);

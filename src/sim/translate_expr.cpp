@@ -294,6 +294,7 @@ Value Translator::effect(const Call& n) {
     fail(span, "{} has no semantics in the simulator: run the kernel on a device that has it",
          n.intrinsic->name);
   if (row.async) prepare_async(*row.async);
+  if (row.warpgroup) prepare_product(*row.warpgroup);
   CallSite site{.run = row.run,
                 .row = row.row,
                 .is_async = row.async != nullptr,
@@ -326,8 +327,8 @@ Value Translator::effect(const Call& n) {
       async_operand(*row.async, i, v.place);
       continue;
     }
-    bool rows =
-        site.row && n.intrinsic->access.size() == 2 && code.places[size_t(v.place)].scope == Scope::shared;
+    bool rows = site.row && (n.intrinsic->access.size() == 2 || row.warpgroup) &&
+                code.places[size_t(v.place)].scope == Scope::shared;  // pieces of 16 bytes
     touch(code.places[size_t(v.place)], rows ? 16 : code.places[size_t(v.place)].type.bytes(), access != 'r');
   }
   code.calls.push_back(std::move(site));

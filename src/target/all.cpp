@@ -55,7 +55,9 @@ const Intrinsic* find_instr(std::string_view name) {
     if (row->intrinsic.name == name) return &row->intrinsic;
   for (auto* row : nvidia_copies(newest))
     if (row->intrinsic.name == name) return &row->intrinsic;
-  for (auto& row : nvidia_async(newest))
+  for (auto& row : nvidia_async(sm_90a_only))
+    if (row.intrinsic.name == name) return &row.intrinsic;
+  for (auto& row : warpgroup_rows())
     if (row.intrinsic.name == name) return &row.intrinsic;
   for (auto* row : x86_dots())
     if (row->intrinsic.name == name) return &row->intrinsic;
@@ -89,8 +91,9 @@ const CopyInstr* Target::copy_named(std::string_view wanted) const {
 bool Target::lacks(const Intrinsic& row) const {
   if (row.effect == Intrinsic::Effect::pure || !find_instr(row.name)) return false;
   auto is = [&](auto* mine) { return mine->intrinsic.name == row.name; };
+  auto are = [&](auto& mine) { return mine.intrinsic.name == row.name; };
   return std::ranges::none_of(matrix, is) && std::ranges::none_of(copies, is) &&
-         std::ranges::none_of(async, [&](auto& mine) { return mine.intrinsic.name == row.name; });
+         std::ranges::none_of(async, are) && std::ranges::none_of(warpgroup, are);
 }
 
 const AtomicInstr* Target::atomic_for(Intrinsic::Atomic op, DType value, bool global) const {

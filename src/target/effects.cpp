@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "ir/rewrite.h"
+#include "target/hopper.h"
 #include "target/nvidia.h"
 
 namespace tl {
@@ -45,6 +46,7 @@ struct Collector {
     const AsyncInstr* row = async_row_of(*call.intrinsic);
     if (row && row->completes()) found.completes.push_back(completion(call, *row));
     if (row && row->closes_group()) found.closes.push_back(row->token);
+    found.fences |= row && row->does == AsyncInstr::AsyncKind::fence;
     found.meets |= call.intrinsic->effect == Intrinsic::Effect::barrier;
     found.signals |= is_named_barrier(*call.intrinsic) || (row && row->token == Token::phase);
     for (size_t i = 0; i < call.args.size(); i++) {
@@ -60,6 +62,7 @@ struct Collector {
       Effect effect{.buffer = place->buffer, .access = Access::value, .by = &call, .argument = i};
       if (call.intrinsic != &address_of) effect.access = access_from(access_of(call, i));
       if (row) at_row(effect, call, *row);
+      if (warpgroup_row_of(*call.intrinsic)) effect.begins = Token::gemms, effect.proxy = Proxy::async;
       if (copy_row_of(*call.intrinsic)) effect.bytes = 16, effect.by_warp = true;  // a row of eight units
       add(std::move(effect));
     }
@@ -175,7 +178,7 @@ const CopyInstr* copy_row_of(const Intrinsic& intrinsic) {
 }
 
 const AsyncInstr* async_row_of(const Intrinsic& intrinsic) {
-  static const auto rows = by_intrinsic(nvidia_async(newest), [](auto& row) { return &row; });
+  static const auto rows = by_intrinsic(nvidia_async(sm_90a_only), [](auto& row) { return &row; });
   return found(rows, intrinsic);
 }
 

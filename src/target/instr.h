@@ -27,6 +27,36 @@ struct MatrixInstr {
   int since = 80;        // the first chip that has it
 };
 
+// How a tile in shared memory lies that the four warps of a warpgroup multiply, but for its address.  Rows of
+// `swizzle` bytes follow each other, eight of them are a pattern (base/swizzle.h); wider tiles are panels of
+// such rows, one after the other.  Without a pattern the rows have 16 bytes.
+//
+//   turned   rows       along a row
+//   false    of m or n  k
+//   true     of k       m or n
+struct TileMode {
+  int64_t swizzle = 0;     // 128, 64, 32; 0: none
+  int64_t leading = 0;     // bytes from one panel to the next; turned, without a pattern: from eight rows on
+  int64_t stride = 0;      // bytes from eight rows to the next eight; turned, without a pattern: to the next panel
+  bool turned = false;
+  bool operator==(const TileMode&) const = default;
+};
+
+// D = A · B + D, or A · B, of 64 × n elements, by the four warps of a warpgroup: begun, and waited for in
+// groups.  D is in registers; B is in shared memory, and so is A, or it is in registers as well.
+struct WarpgroupInstr {
+  Intrinsic intrinsic;  // of (d, a, b, n, clear) and the numbers of a TileMode for each tile in shared memory
+  DType a_type, b_type, c_type;
+  int k;
+  bool a_in_registers;
+  bool may_turn;           // tiles in shared memory may be turned
+  int n_step;              // of n beyond 32; up to there 8
+  std::string_view types;  // of the mnemonic: "f32.f16.f16"
+
+  static constexpr int m = 64, most_n = 256, threads = 128;
+  bool takes(int64_t n) const { return n >= 8 && n <= most_n && n % 8 == 0 && (n <= 32 || n % n_step == 0); }
+};
+
 // The operands of an instruction that no target lists yet: its shape and fragments, whatever its types.
 struct MatrixShape {
   std::string_view name;
@@ -66,8 +96,9 @@ struct AtomicInstr {
 // The way to memory: the generic proxy of ordinary accesses, or the asynchronous proxy of the copy units,
 // which see what threads have written only after a fence.
 enum class Proxy : uint8_t { generic, async };
-// What completion is counted by: groups of copies and of bulk copies, per thread; the phases of an mbarrier.
-enum class Token : uint8_t { none, copies, bulk, phase };
+// What completion is counted by: groups of copies and of bulk copies, per thread; of a warpgroup's products,
+// per warp; the phases of an mbarrier.
+enum class Token : uint8_t { none, copies, bulk, gemms, phase };
 // Which threads execute an instruction together.
 enum class ExecutionScope : uint8_t { thread, warp, warpgroup, cluster };
 
@@ -96,7 +127,11 @@ struct AsyncInstr {
     bulk_wait,       // until at most n of these groups are in flight
     bulk_wait_read,  // until at most n have still to read
     fence,           // the asynchronous proxy sees the generic accesses before it
-    fence_init       // the asynchronous proxy sees the barriers made before it
+    fence_init,      // the asynchronous proxy sees the barriers made before it
+    gemm_fence,      // a warpgroup's products see what the threads have done to their registers
+    gemm_commit,     // ends a group of products
+    gemm_wait,       // until at most n of these groups are in flight
+    gemm_results     // (registers, bytes) that a wait has completed: later uses stay behind this
   };
   Intrinsic intrinsic;
   AsyncKind does;
@@ -105,8 +140,8 @@ struct AsyncInstr {
   int since = 80;  // the first chip that has it
   ExecutionScope scope = ExecutionScope::thread;
   int bytes = 0;  // that a call copies, or accesses; 0: an argument says it
-  // s an address of shared memory, g of global memory, r 32 bits, n a constant, m a tensor map, t the tensor
-  // of it, which is for the compiler alone
+  // s an address of shared memory, g of global memory, v of the thread's registers, r 32 bits, n a constant, m a
+  // tensor map, t the tensor of it, which is for the compiler alone
   std::string_view operands;
   std::string_view ptx;  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
 
@@ -114,15 +149,17 @@ struct AsyncInstr {
     return does == AsyncKind::copy || does == AsyncKind::bulk_load || does == AsyncKind::bulk_store ||
            does == AsyncKind::tensor_load || does == AsyncKind::tensor_store;
   }
-  bool closes_group() const { return does == AsyncKind::commit || does == AsyncKind::bulk_commit; }
+  bool closes_group() const {
+    return does == AsyncKind::commit || does == AsyncKind::bulk_commit || does == AsyncKind::gemm_commit;
+  }
   // Whether it waits for something: for all but so many groups, for a phase.
   bool completes() const {
     return does == AsyncKind::wait_groups || does == AsyncKind::wait_all || does == AsyncKind::test ||
-           does == AsyncKind::bulk_wait || does == AsyncKind::bulk_wait_read;
+           does == AsyncKind::bulk_wait || does == AsyncKind::bulk_wait_read || does == AsyncKind::gemm_wait;
   }
   // Whether it is about the asynchronous proxy: its copies, their groups, the fence in front of it.
   bool concerns_proxy() const {
-    return proxy == Proxy::async || token == Token::bulk || does == AsyncKind::fence;
+    return proxy == Proxy::async || token == Token::bulk || token == Token::gemms || does == AsyncKind::fence;
   }
 };
 std::string_view name_of(AsyncInstr::AsyncKind kind);

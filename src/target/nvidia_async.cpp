@@ -12,6 +12,8 @@
 // complete by groups. They move a run of bytes or a box of a tensor: a tensor map describes the tensor in
 // memory, and the instruction names the box's first element; elements outside the tensor are read as 0 and
 // never written.
+//
+// Products of warpgroups (sm_90a, target/hopper.cpp) are ordered by a fence, closed in groups, and waited for.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -20,7 +22,8 @@ namespace {
 using AsyncKind = AsyncInstr::AsyncKind;
 using Result = Intrinsic::Result;
 
-constexpr auto none = Token::none, copies = Token::copies, bulk = Token::bulk, phase = Token::phase;
+constexpr auto none = Token::none, copies = Token::copies, bulk = Token::bulk, gemms = Token::gemms,
+               phase = Token::phase;
 constexpr auto generic = Proxy::generic, async = Proxy::async;
 
 // `access`: per argument, as in Intrinsic.
@@ -47,6 +50,13 @@ AsyncInstr tensor_load(std::string_view name, std::string_view access, std::stri
 AsyncInstr tensor_store(std::string_view name, std::string_view access, std::string_view operands,
                         std::string_view ptx) {
   return async_row(90, name, AsyncKind::tensor_store, bulk, async, 0, access, operands, ptx);
+}
+
+AsyncInstr gemm_row(std::string_view name, AsyncKind does, Token token, std::string_view access,
+                    std::string_view operands, std::string_view ptx) {
+  AsyncInstr row = async_row(sm_90a_only, name, does, token, generic, 0, access, operands, ptx);
+  row.scope = ExecutionScope::warpgroup;
+  return row;
 }
 
 }  // namespace
@@ -95,6 +105,14 @@ std::string_view name_of(AsyncKind kind) {
       return "fence";
     case AsyncKind::fence_init:
       return "fence_init";
+    case AsyncKind::gemm_fence:
+      return "gemm_fence";
+    case AsyncKind::gemm_commit:
+      return "gemm_commit";
+    case AsyncKind::gemm_wait:
+      return "gemm_wait";
+    case AsyncKind::gemm_results:
+      return "gemm_results";
   }
   return "";
 }
@@ -177,6 +195,10 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
                 "cp.async.bulk.wait_group {0};"),
       async_row(90, "cp_async_bulk_wait_group_read",   AsyncKind::bulk_wait_read, bulk,   generic, 0,   "n",    "n",
                 "cp.async.bulk.wait_group.read {0};"),
+      gemm_row("wgmma_fence",        AsyncKind::gemm_fence,   none,  "",   "",   "wgmma.fence.sync.aligned;"),
+      gemm_row("wgmma_commit_group", AsyncKind::gemm_commit,  gemms, "",   "",   "wgmma.commit_group.sync.aligned;"),
+      gemm_row("wgmma_wait_group",   AsyncKind::gemm_wait,    gemms, "n",  "n",  "wgmma.wait_group.sync.aligned {0};"),
+      gemm_row("wgmma_results",      AsyncKind::gemm_results, none,  "xn", "vn", ""),
   };
   // clang-format on
   return until<AsyncInstr>(rows, chip);

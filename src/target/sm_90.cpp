@@ -33,6 +33,8 @@ const Target sm_90 = {
 const Target sm_90a = [] {
   Target chip = sm_90;
   chip.name = "sm_90a";
+  chip.async = nvidia_async(sm_90a_only);
+  chip.warpgroup = warpgroup_rows();
   return chip;
 }();
 

@@ -55,6 +55,7 @@ struct Target {
   std::vector<const CopyInstr*> copies = {};
   std::span<const AtomicInstr> atomics = {};  // others are done by compare and swap
   std::span<const AsyncInstr> async = {};
+  std::span<const WarpgroupInstr> warpgroup = {};
   std::vector<const DotInstr*> dots = {};
   int vector_registers = 0;             // CPU: how many, for the micro-kernel
   int64_t streaming_bytes = INT64_MAX;  // a tensor that is as large, and not read, is written past the caches

@@ -5,10 +5,25 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/swizzle.h"
+#include "layout/swizzle.h"
 #include "target/check.h"
+#include "target/hopper.h"
 #include "target/nvidia.h"
 
 using namespace tl;
+
+namespace {
+
+Layout panels_of_16_bytes(int64_t rows, int64_t cols, int bits) {
+  int64_t width = 128 / bits;
+  return from_terms({rows, cols}, 1,
+                    {{.stride = rows * width, .digit = {1, width, cols / width}},
+                     {.stride = width, .digit = {0, 1, rows}},
+                     {.stride = 1, .digit = {1, 1, width}}});
+}
+
+}  // namespace
 
 TEST_CASE("every target's rows cover their tiles once") {
   for (auto* t : all_targets()) {
@@ -26,7 +41,7 @@ TEST_CASE("rows of a table stand in the order of the chips that they are there s
         return row.since;
     });
   };
-  CHECK(in_order(nvidia_async(newest)));  // a chip gets the rows up to its own
+  CHECK(in_order(nvidia_async(sm_90a_only)));  // a chip gets the rows up to its own
   CHECK(in_order(nvidia_atomics(newest)));
   CHECK(in_order(nvidia_copies(newest)));
 }
@@ -41,7 +56,7 @@ TEST_CASE("chips name no matrix instruction that came after them") {
       CAPTURE(row->intrinsic.name);
       CHECK(row->since <= chip);
     }
-    for (auto& row : t->async) CHECK(row.since <= chip);
+    for (auto& row : t->async) CHECK(row.since <= (t->warpgroup.empty() ? chip : sm_90a_only));
     for (auto* row : t->copies) CHECK(row->since <= chip);
     for (auto& row : t->atomics) CHECK(row.since <= chip);
   }
@@ -218,13 +233,15 @@ TEST_CASE("what a language has no text for is found by name, pattern and width")
   CHECK(cuda_language.why_not("ptx", 0).empty());
 }
 
-TEST_CASE("sm_90a is sm_90, but for its name") {
+TEST_CASE("sm_90a is sm_90, and has the products of warpgroups") {
   const Target &plain = *find_target("sm_90"), &own = *find_target("sm_90a");
   CHECK(parse_target("cuda -arch=sm_90a").chip == "sm_90a");
   CHECK(parse_target("sim:sm_90a").chip == "sm_90a");
   CHECK(own.matrix == plain.matrix);
   CHECK(own.copies == plain.copies);
   CHECK(own.async.data() == plain.async.data());
+  CHECK_EQ(own.async.size(), plain.async.size() + 4);
+  for (auto* t : all_targets()) CHECK_EQ(t->warpgroup.empty(), t != &own);
   CHECK(own.atomics.data() == plain.atomics.data());
   CHECK_EQ(own.shared_bytes, plain.shared_bytes);
   CHECK_EQ(own.max_cluster, plain.max_cluster);
@@ -262,4 +279,52 @@ TEST_CASE("block limits of the chips") {
   CHECK(find_target("sm_103")->shared_bytes == 232448);
   CHECK(find_target("sm_120")->shared_bytes == 101376);
   CHECK(find_target("sm_121")->shared_bytes == 101376);
+}
+
+TEST_CASE("wgmma holds its operands in registers as the instruction set manual says, and covers them once") {
+  for (int64_t n = 8; n <= 256; n += 8) {
+    OperandFragment d = accumulator_of(n);
+    for (int t = 0; t < 128; t++)
+      for (int i = 0; i < d.registers; i++)
+        REQUIRE(element_of(d, t, i) ==
+                std::pair(16 * (t / 32) + t % 32 / 4 + 8 * (i / 2 % 2), 8 * (i / 4) + 2 * (t % 4) + i % 2));
+  }
+  std::set<std::string_view> names;
+  for (auto& row : warpgroup_rows()) {
+    CAPTURE(row.intrinsic.name);
+    CHECK(names.insert(row.intrinsic.name).second);
+    CHECK_EQ(row.k * row.a_type.bits, 256);
+    CHECK_EQ(find_instr(row.intrinsic.name), &row.intrinsic);
+    CHECK_EQ(warpgroup_row_of(row.intrinsic), &row);
+    OperandFragment a = a_fragment_of(row);
+    int word = 32 / row.a_type.bits;
+    std::set<std::pair<int, int>> seen;
+    for (int t = 0; t < 128; t++)
+      for (int i = 0; i < a.registers; i++) {
+        REQUIRE(element_of(a, t, i) ==
+                std::pair(16 * (t / 32) + t % 32 / 4 + 8 * (i / word % 2),
+                          4 * word * (i / (2 * word)) + word * (t % 4) + i % word));
+        REQUIRE(seen.insert(element_of(a, t, i)).second);
+      }
+    CHECK_EQ(int(seen.size()), 64 * row.k);
+  }
+  CHECK_EQ(names.size(), 32);
+}
+
+TEST_CASE("a tile of wgmma lies in panels of rows, whatever the pattern") {
+  for (int64_t swizzle : {128, 64, 32, 0})
+    for (int bits : {8, 16, 32}) {
+      int64_t width = (swizzle ? swizzle : 16) * 8 / bits, rows = 64, cols = 2 * width;
+      Layout panels = swizzle ? swizzled_panels({rows, cols}, bits, swizzle) : panels_of_16_bytes(rows, cols, bits);
+      for (bool turned : {false, true}) {
+        int64_t panel = rows * width * bits / 8, eights = 8 * width * bits / 8;
+        TileMode mode{.swizzle = swizzle, .leading = panel, .stride = eights, .turned = turned};
+        if (turned && !swizzle) std::swap(mode.leading, mode.stride);
+        for (int64_t r = 0; r < rows; r++)
+          for (int64_t c = 0; c < cols; c++) {
+            int64_t at = place_in_tile(mode, bits, turned ? c : r, turned ? r : c);
+            REQUIRE_EQ(swizzled_address(at, swizzle), map_index(panels, std::vector<int64_t>{r, c})[0] * bits / 8);
+          }
+      }
+    }
 }
