@@ -385,7 +385,8 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
     kernels += "\n" + text.print();
   }
   std::string instructions;
-  for (auto* intrinsic : printer.instructions) instructions += dialect.instruction(*intrinsic, target, printer.constants[intrinsic]);
+  for (auto* intrinsic : printer.instructions)
+    instructions += dialect.instruction(*intrinsic, target, printer.constants[intrinsic]);
   for (auto& [name, use] : printer.atomics) instructions += dialect.atomic(use, target);
   program.text =
       fmt::format("// {} for {}, written by tilelang.\n{}{}{}{}", c::c_safe(f.name), target.name,

@@ -34,8 +34,8 @@ struct Printer;
 struct Dialect {
   // Device helpers in sections, each after a line "//@ name: the sections it needs"; those used are pasted.
   std::string_view prelude;
-  // The definition of `tl_<intrinsic name>`, made from the target's row, for these values of its first constant
-  // argument; internal error if there is no such row.
+  // The definition of `tl_<intrinsic name>`, made from the target's row, for these values of its first
+  // constant argument; internal error if there is no such row.
   std::string (*instruction)(const Intrinsic& intrinsic, const Target& target,
                              const std::set<int64_t>& constants);
   // The definition of an atomic access.
@@ -97,12 +97,12 @@ struct Printer {
   const Function& f;
   const Target& target;
   const Dialect& dialect;
-  std::set<std::string, std::less<>> sections = {};  // of the prelude, in use
-  std::vector<const Intrinsic*> instructions = {};   // in the order of first use
+  std::set<std::string, std::less<>> sections = {};              // of the prelude, in use
+  std::vector<const Intrinsic*> instructions = {};               // in the order of first use
   std::map<const Intrinsic*, std::set<int64_t>> constants = {};  // that are the first ones in their calls
-  std::map<std::string, AtomicUse> atomics = {};     // by name
-  std::set<std::string> outside = {};                // names of foreign text, which no local one may hide
-  bool made_tensors = false;  // some tensor may be part of another: nothing is restrict
+  std::map<std::string, AtomicUse> atomics = {};                 // by name
+  std::set<std::string> outside = {};  // names of foreign text, which no local one may hide
+  bool made_tensors = false;           // some tensor may be part of another: nothing is restrict
 
   // of the kernel being printed
   std::string out = {};

@@ -70,15 +70,16 @@ std::string product_statement(const WarpgroupInstr& row, int64_t n) {
   int next = d.count;
   std::string from = row.a_in_registers ? operands(a, "", 'a') + ", "
                                         : "\"l\"(tl_tile<a_swizzle, a_leading, a_stride>(a_)), ";
-  std::string text = fmt::format("wgmma.mma_async.sync.aligned.m{}n{}k{}.{} {}, ", WarpgroupInstr::m, n, row.k,
-                                 row.types, holes(0, d.count));
+  std::string text = fmt::format("wgmma.mma_async.sync.aligned.m{}n{}k{}.{} {}, ", WarpgroupInstr::m, n,
+                                 row.k, row.types, holes(0, d.count));
   text += row.a_in_registers ? holes(next, a.count) : fmt::format("%{}", next);
   next += row.a_in_registers ? a.count : 1;
   text += fmt::format(", %{}, p", next);
   if (row.c_type.is_float()) text += ", 1, 1";  // neither operand is negated
   std::string turns;
   if (row.may_turn) {
-    text += row.a_in_registers ? fmt::format(", %{}", next + 2) : fmt::format(", %{}, %{}", next + 2, next + 3);
+    text +=
+        row.a_in_registers ? fmt::format(", %{}", next + 2) : fmt::format(", %{}, %{}", next + 2, next + 3);
     turns = row.a_in_registers ? ", \"n\"(b_turned)" : ", \"n\"(a_turned), \"n\"(b_turned)";
   }
   return fmt::format(

@@ -48,6 +48,7 @@ constexpr Pass passes[] = {
     {"plan_memory", plan_memory, Level::machine},
     // Beyond this point addresses in shared memory are numbers.
     {"insert_sync", insert_sync, Level::machine},
+    {"keep_results", keep_results, Level::machine},
     {"gather_warps", gather_warps, Level::machine},
     {"unroll", unroll, Level::machine},
 };

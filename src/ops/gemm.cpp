@@ -145,6 +145,7 @@ const GemmStrategy* asked_strategy(const Gemm& g, const Target& target) {
     found = s, by = attr;
   };
   std::string instruction = g.tile.attrs.get_string("instruction");
+  if (g.in_flight) ask("in_flight", &gemm_wgmma);
   if (!instruction.empty()) ask("instruction", strategy_of(g, instruction, target));
   for (auto* s : strategies)
     for (std::string_view attr : s->record)
@@ -164,6 +165,7 @@ Choice choose(const Gemm& g, const LayoutContext& ctx) {
     return c;
   }
   for (auto* s : strategies) {
+    if (s->offered && !s->offered(ctx.target)) continue;
     std::string reason = s->applies(g, ctx);
     if (reason.empty()) {
       c.strategy = s;
@@ -191,7 +193,9 @@ Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
   if (!why_not.empty()) text += " (not " + why_not + ")";
   ctx.note("gemm", text + ": " + strategy->describe(g, ctx), t.span, !why_not.empty());
   Stmt multiply = strategy->lower(g, ctx);
-  return g.clear_if ? block({if_then(g.clear_if, cleared(g, ctx), {}, t.span), multiply}, t.span) : multiply;
+  return g.clear_if && !strategy->clears_if
+             ? block({if_then(g.clear_if, cleared(g, ctx), {}, t.span), multiply}, t.span)
+             : multiply;
 }
 
 // Products of warpgroups take whole tiles.
@@ -239,7 +243,8 @@ Gemm read_gemm(const Tile& t, const Function& f) {
          .trans_a = ta,
          .trans_b = tb,
          .clear = t.attrs.get_int("clear_accum") != 0,
-         .policy = t.attrs.get_string("policy", "square")};
+         .policy = t.attrs.get_string("policy", "square"),
+         .in_flight = t.attrs.get_int("in_flight") != 0};
   auto a = matrix_shape(f, g.a, "A", t.span), b = matrix_shape(f, g.b, "B", t.span);
   if (auto* condition = t.attrs.find("clear_accum"))
     if (auto* e = std::get_if<Expr>(condition)) {
@@ -260,12 +265,13 @@ extern const TileOp gemm_op;
 const TileOp gemm_op = {
     .info = {.name = "gemm",
              .doc = "C += op(A) · op(B) for an m×k tile A, a k×n tile B (transposed by the flags) and an m×n "
-                    "fragment C.",
+                    "fragment C; in_flight: the program waits for it (wgmma_wait_group).",
              .operands = {{"A", Access::read}, {"B", Access::read}, {"C", Access::update}},
              .attrs = {{"trans_a", OpInfo::Attr::Type::flag},
                        {"trans_b", OpInfo::Attr::Type::flag},
                        {"clear_accum", OpInfo::Attr::Type::condition},
                        {"k_pack", OpInfo::Attr::Type::integer},
+                       {"in_flight", OpInfo::Attr::Type::flag},
                        {"policy", OpInfo::Attr::Type::choice, {"square", "full_row", "full_col"}}},
              .record = {{"instruction", OpInfo::Attr::Type::choice},
                         {"tail", OpInfo::Attr::Type::choice},

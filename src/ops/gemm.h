@@ -15,6 +15,7 @@ struct Gemm {
   bool trans_a, trans_b, clear;  // clear: C = op(A) · op(B)
   Expr clear_if = {};            // a condition: clear where it holds; null: `clear` says it
   std::string policy;            // "square", "full_row", "full_col"
+  bool in_flight = false;        // begun by wgmma, and waited for by the program
   DType a_type = {}, b_type = {}, c_type = {};
 };
 Gemm read_gemm(const Tile& t, const Function& f);
@@ -33,6 +34,7 @@ struct GemmStrategy {
   Stmt (*lower)(const Gemm& g, LowerContext& ctx);
   // The record in words, for the report.
   std::string (*describe)(const Gemm& g, const LowerContext& ctx);
+  bool clears_if = false;  // `lower` minds `clear_if` itself
 };
 extern const GemmStrategy gemm_wgmma, gemm_mma, gemm_fma, gemm_simd;
 

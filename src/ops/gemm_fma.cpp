@@ -236,6 +236,7 @@ const GemmStrategy gemm_fma = {.name = "fma",
                                .applies = applies_fma,
                                .infer_layout = infer_layout_fma,
                                .lower = lower_fma,
-                               .describe = describe_fma};
+                               .describe = describe_fma,
+                               .clears_if = false};
 
 }  // namespace tl

@@ -279,6 +279,7 @@ const GemmStrategy gemm_mma = {.name = "mma.sync",
                                .applies = applies_mma,
                                .infer_layout = infer_layout_mma,
                                .lower = lower_mma,
-                               .describe = describe_mma};
+                               .describe = describe_mma,
+                               .clears_if = false};
 
 }  // namespace tl

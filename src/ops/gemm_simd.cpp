@@ -279,6 +279,7 @@ const GemmStrategy gemm_simd = {.name = "simd",
                                 .applies = simd::applies,
                                 .infer_layout = simd::infer_layout,
                                 .lower = simd::lower,
-                                .describe = simd::describe};
+                                .describe = simd::describe,
+                                .clears_if = false};
 
 }  // namespace tl

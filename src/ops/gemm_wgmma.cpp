@@ -1,9 +1,9 @@
 // gemm by the products of warpgroups (wgmma, sm_90a): B in shared memory, A there or in registers as the
-// instruction wants it, C in registers.  It is begun and waited for here, so nothing is left in flight.
+// instruction wants it, C in registers.  It is begun and waited for here, unless the program waits itself.
 //
-// The team's warpgroups form a grid over C. Each multiplies its rows of A with its columns of B, in tiles of 64
-// rows and as many columns as an instruction takes.  Tiles in shared memory lie in panels as wide as a swizzle
-// pattern: what the instruction's descriptors can say, and what the copy engine writes.
+// The team's warpgroups form a grid over C. Each multiplies its rows of A with its columns of B, in tiles of
+// 64 rows and as many columns as an instruction takes.  Tiles in shared memory lie in panels as wide as a
+// swizzle pattern: what the instruction's descriptors can say, and what the copy engine writes.
 #include <algorithm>
 
 #include "arith/prove.h"
@@ -23,10 +23,10 @@ constexpr int64_t most_registers = 208;  // of C and A, of the 255 that a thread
 
 struct WgmmaPlan {
   const WarpgroupInstr* row = nullptr;
-  int64_t rows = 1, cols = 1;                // of the grid: warpgroups along m and n
-  int64_t m_tiles = 1, n_tiles = 1, n = 8;   // of one warpgroup; columns of an instruction
+  int64_t rows = 1, cols = 1;               // of the grid: warpgroups along m and n
+  int64_t m_tiles = 1, n_tiles = 1, n = 8;  // of one warpgroup; columns of an instruction
   int64_t steps(const Gemm& g) const { return g.k / row->k; }
-  int64_t sums() const { return n / 2; }     // registers of a tile of C
+  int64_t sums() const { return n / 2; }          // registers of a tile of C
   int64_t factors() const { return row->k / 2; }  // of A, if it is in registers
 };
 
@@ -36,9 +36,10 @@ Fragment accumulators(const Gemm& g, const WgmmaPlan& p) {
                   {{0, group_rows * p.m_tiles, p.rows, group}, {1, p.n * p.n_tiles, p.cols, group * p.rows}});
 }
 Fragment factors_of_a(const Gemm& g, const WgmmaPlan& p) {
-  return repeated(a_fragment_of(*p.row), {g.m, g.k}, false,
-                  {{1, p.row->k, p.steps(g), p.factors()}, {0, group_rows, p.m_tiles, p.factors() * p.steps(g)}},
-                  {{0, group_rows * p.m_tiles, p.rows, group}}, p.cols, group * p.rows);
+  return repeated(
+      a_fragment_of(*p.row), {g.m, g.k}, false,
+      {{1, p.row->k, p.steps(g), p.factors()}, {0, group_rows, p.m_tiles, p.factors() * p.steps(g)}},
+      {{0, group_rows * p.m_tiles, p.rows, group}}, p.cols, group * p.rows);
 }
 
 // ── which instruction, and how warpgroups share the work ──────────────────────────────────────────────
@@ -58,8 +59,8 @@ int64_t tiles_of(const WarpgroupInstr& row, int64_t n) {
   return 0;
 }
 
-// All grids of all warpgroups that the statement's attributes leave, the best first: as few bytes as possible are
-// read from shared memory.
+// All grids of all warpgroups that the statement's attributes leave, the best first: as few bytes as possible
+// are read from shared memory.
 std::vector<WgmmaPlan> plans_of(const Gemm& g, const WarpgroupInstr& row, int64_t threads) {
   std::vector<std::pair<std::array<int64_t, 3>, WgmmaPlan>> found;
   int64_t groups = threads / group;
@@ -102,8 +103,8 @@ bool divides(int64_t divisor, const Expr& e, const Facts& facts) {
 }
 
 // The widths of patterns under which the operand can be read, best first; 0: without one.
-std::vector<int64_t> patterns_of(const TileOperand& t, int bits, const std::vector<int64_t>& shape, int64_t depth,
-                                 const Facts& facts) {
+std::vector<int64_t> patterns_of(const TileOperand& t, int bits, const std::vector<int64_t>& shape,
+                                 int64_t depth, const Facts& facts) {
   auto dims = matrix_dims(t.region);
   const Expr &first_row = t.region.ranges[dims[0]].min, &first_col = t.region.ranges[dims[1]].min;
   int64_t row_bytes = shape.back() * bits / 8;
@@ -111,8 +112,10 @@ std::vector<int64_t> patterns_of(const TileOperand& t, int bits, const std::vect
   for (int64_t width : {128, 64, 32, 16}) {
     int64_t elements = width * 8 / bits;
     bool is_swizzled = width > 16;
-    if (row_bytes % width || (!is_swizzled && row_bytes % 32 == 0)) continue;  // panels of 16 bytes are for these
-    if (t.turned && (t.part % elements || !divides(elements, first_col, facts) || !divides(8, first_row, facts)))
+    if (row_bytes % width || (!is_swizzled && row_bytes % 32 == 0))
+      continue;  // panels of 16 bytes are for these
+    if (t.turned &&
+        (t.part % elements || !divides(elements, first_col, facts) || !divides(8, first_row, facts)))
       continue;
     // A step of k is half of a pattern of 64 bytes, and two panels without one.
     int64_t step = depth;
@@ -123,7 +126,8 @@ std::vector<int64_t> patterns_of(const TileOperand& t, int bits, const std::vect
   return widths;
 }
 
-std::vector<Layout> layouts_of(const TileOperand& t, const BufferInfo& info, int64_t depth, const Facts& facts) {
+std::vector<Layout> layouts_of(const TileOperand& t, const BufferInfo& info, int64_t depth,
+                               const Facts& facts) {
   std::vector<Layout> all;
   std::vector<int64_t> shape = tile_shape(info);
   for (int64_t width : patterns_of(t, info.dtype.bits, shape, depth, facts))
@@ -173,14 +177,18 @@ Chosen choose_wgmma(const Gemm& g, const LayoutContext& ctx) {
   const Function& f = ctx.function;
   bool a_in_registers = is_fragment(g.a, f);
   const WarpgroupInstr* row = row_for(g, ctx.target, a_in_registers);
-  if (!row && ctx.target.warpgroup.empty()) return {{}, fmt::format("{} has no wgmma", ctx.target.name)};
+  if (!row && ctx.target.warpgroup.empty())
+    return {{}, fmt::format("{} has no wgmma", ctx.target.name)};
   if (!row)
-    return {{}, fmt::format("no instruction for {} × {} -> {}", to_string(g.a_type), to_string(g.b_type),
-                            to_string(g.c_type))};
-  if (g.a_type == tf32) return {{}, "tiles of tf32 are rounded when they are multiplied, which wgmma does not do"};
+    return {{},
+            fmt::format("no instruction for {} × {} -> {}", to_string(g.a_type), to_string(g.b_type),
+                        to_string(g.c_type))};
+  if (g.a_type == tf32)
+    return {{}, "tiles of tf32 are rounded when they are multiplied, which wgmma does not do"};
   if (ctx.team.first % group || ctx.team.count % group || ctx.team.count == 0)
-    return {{}, fmt::format("the threads [{}, {}) are no whole warpgroups of {}", ctx.team.first,
-                            ctx.team.first + ctx.team.count, group)};
+    return {{},
+            fmt::format("the threads [{}, {}) are no whole warpgroups of {}", ctx.team.first,
+                        ctx.team.first + ctx.team.count, group)};
   if (a_in_registers && (g.trans_a || !is_whole_matrix(g.a, f)))
     return {{}, "A in registers is transposed, or a part of a fragment"};
   if (!is_whole_matrix(g.c, f)) return {{}, "C is a part of a fragment"};
@@ -192,9 +200,10 @@ Chosen choose_wgmma(const Gemm& g, const LayoutContext& ctx) {
     if (why.empty()) why = not_this;
   }
   if (!why.empty()) return {{}, why};
-  return {{}, fmt::format("{}×{} is not divided by {} warpgroups into tiles of 64 rows and a legal number of "
-                          "columns within {} registers a thread",
-                          g.m, g.n, ctx.team.count / group, most_registers)};
+  return {{},
+          fmt::format("{}×{} is not divided by {} warpgroups into tiles of 64 rows and a legal number of "
+                      "columns within {} registers a thread",
+                      g.m, g.n, ctx.team.count / group, most_registers)};
 }
 
 // ── the strategy ──────────────────────────────────────────────────────────────────────────────────────
@@ -265,7 +274,8 @@ PlacedTile place_tile(const Gemm& g, LowerContext& ctx, const TileOperand& t) {
     ctx.align(t.region.buffer, std::max<int64_t>(128, 8 * width));
     return {std::move(m), mode, shape[m.dims[0]], shape[m.dims[1]], row_bytes * 8 / bits};
   }
-  fail(g.tile.span, "gemm: {} lies as {}, which the descriptors of wgmma cannot say", info.name, to_string(m.layout));
+  fail(g.tile.span, "gemm: {} lies as {}, which the descriptors of wgmma cannot say", info.name,
+       to_string(m.layout));
 }
 
 struct WgmmaLowering {
@@ -284,17 +294,19 @@ struct WgmmaLowering {
     return call(address_of, {tl::load(type, buffer, {std::move(index)})});
   }
   static void add_mode(std::vector<Expr>& args, const TileMode& m) {
-    for (int64_t number : {m.swizzle, m.leading, m.stride, int64_t(m.turned)}) args.push_back(imm(number, i32));
+    for (int64_t number : {m.swizzle, m.leading, m.stride, int64_t(m.turned)})
+      args.push_back(imm(number, i32));
   }
 
   Stmt multiply(const Expr& i, const Expr& j, const Expr& step) {
-    Expr row = (group_row * p.m_tiles + i) * group_rows, col = (group_col * p.n_tiles + j) * p.n, k = step * p.row->k;
+    Expr row = (group_row * p.m_tiles + i) * group_rows, col = (group_col * p.n_tiles + j) * p.n,
+         k = step * p.row->k;
     Expr c = address_at(g.c_type, sums, (i * p.n_tiles + j) * p.sums());
-    Expr from = p.row->a_in_registers
-                    ? address_at(g.a_type, factors, (i * p.steps(g) + step) * p.factors())
-                    : address_at(g.a_type, a->memory.buffer, a->at(row, k, facts));
-    Expr first = g.clear ? eq(step, imm(0)) : imm(0, boolean);
-    std::vector<Expr> args{c, from, address_at(g.b_type, b->memory.buffer, b->at(col, k, facts)), imm(p.n, i32), first};
+    Expr from = p.row->a_in_registers ? address_at(g.a_type, factors, (i * p.steps(g) + step) * p.factors())
+                                      : address_at(g.a_type, a->memory.buffer, a->at(row, k, facts));
+    Expr first = g.clear || g.clear_if ? both(g.clear_if, eq(step, imm(0))) : imm(0, boolean);
+    std::vector<Expr> args{c, from, address_at(g.b_type, b->memory.buffer, b->at(col, k, facts)),
+                           imm(p.n, i32), first};
     if (a) add_mode(args, a->mode);
     add_mode(args, b->mode);
     return eval(call(p.row->intrinsic, std::move(args)), g.tile.span);
@@ -307,11 +319,9 @@ struct WgmmaLowering {
     s = for_loop(j, p.n_tiles, Loop::unrolled, s, g.tile.span);
     s = for_loop(i, p.m_tiles, Loop::unrolled, s, g.tile.span);
     s = for_loop(step, p.steps(g), Loop::unrolled, s, g.tile.span);
-    int64_t bytes = p.m_tiles * p.n_tiles * p.sums() * g.c_type.bytes();
-    return block({run_row("wgmma_fence", {}), s, run_row("wgmma_commit_group", {}),
-                  run_row("wgmma_wait_group", {imm(0, i32)}),
-                  run_row("wgmma_results", {address_at(g.c_type, sums, imm(0)), imm(bytes, i32)})},
-                 g.tile.span);
+    std::vector<Stmt> stmts{run_row("wgmma_fence", {}), s, run_row("wgmma_commit_group", {})};
+    if (!g.in_flight) stmts.push_back(run_row("wgmma_wait_group", {imm(0, i32)}));
+    return block(std::move(stmts), g.tile.span);
   }
 };
 
@@ -323,15 +333,16 @@ WgmmaPlan recorded_wgmma(const Gemm& g, const Target& target, int64_t threads) {
     std::vector<WgmmaPlan> plans = plans_of(g, row, threads);
     if (!plans.empty()) return plans[0];
   }
-  fail(g.tile.span, "gemm: {} does not divide {}×{}×{} among a grid of {} by {} warpgroups", named, g.m, g.n, g.k, rows,
-       cols);
+  fail(g.tile.span, "gemm: {} does not divide {}×{}×{} among a grid of {} by {} warpgroups", named, g.m, g.n,
+       g.k, rows, cols);
 }
 
 std::string describe_wgmma(const Gemm& g, const LowerContext& ctx) {
   WgmmaPlan p = recorded_wgmma(g, ctx.target, ctx.team.count);
-  return fmt::format("{} by {} warpgroup{} in a {}×{} grid, {}×{} tiles of 64×{}×{} each; waited for at once",
-                     p.row->intrinsic.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows, p.cols, p.m_tiles,
-                     p.n_tiles, p.n, p.row->k);
+  return fmt::format("{} by {} warpgroup{} in a {}×{} grid, {}×{} tiles of 64×{}×{} each; {}",
+                     p.row->intrinsic.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows, p.cols,
+                     p.m_tiles, p.n_tiles, p.n, p.row->k,
+                     g.in_flight ? "the program waits for it" : "waited for at once");
 }
 
 Stmt lower_wgmma(const Gemm& g, LowerContext& ctx) {
@@ -340,6 +351,12 @@ Stmt lower_wgmma(const Gemm& g, LowerContext& ctx) {
   Fragment sums = accumulators(g, p);
   const Function& f = ctx.function;
   bool direct = lies_as(g.c, f, ctx.layouts, sums);
+  if (g.in_flight && !direct)
+    fail(g.tile.span,
+         "gemm: {} has another layout than wgmma's sums, given by another operator, so it cannot be left in "
+         "flight: "
+         "use a fragment of its own for the sums",
+         f[g.c.buffer].name);
   Facts facts = facts_of(f, ctx.kernel);
   // The same for all threads of a warp, as the device compiler sees.
   Expr number = imm(0);
@@ -361,8 +378,8 @@ Stmt lower_wgmma(const Gemm& g, LowerContext& ctx) {
   l.b = place_tile(g, ctx, b_tile(g, p));
   if (!direct && !g.clear) {
     Expr r = var("r");
-    stmts.push_back(for_loop(r, sums.registers, Loop::unrolled, store(l.sums, {r}, zero(g.c_type), g.tile.span),
-                             g.tile.span));
+    stmts.push_back(for_loop(r, sums.registers, Loop::unrolled,
+                             store(l.sums, {r}, zero(g.c_type), g.tile.span), g.tile.span));
   }
   stmts.push_back(l.run());
   if (!direct) stmts.push_back(store_via_scratch(g, ctx, l.sums, sums, "another operator laid it out"));
@@ -378,6 +395,7 @@ const GemmStrategy gemm_wgmma = {.name = "wgmma",
                                  .applies = applies_wgmma,
                                  .infer_layout = infer_layout_wgmma,
                                  .lower = lower_wgmma,
-                                 .describe = describe_wgmma};
+                                 .describe = describe_wgmma,
+                                 .clears_if = true};
 
 }  // namespace tl

@@ -54,8 +54,8 @@ struct Inserter {
   std::map<const StmtNode*, Team> barrier = {};        // in front of which statements, and whose
   std::map<const StmtNode*, Team> barrier_after = {};  // behind which
   std::set<const StmtNode*> warp_barrier = {};
-  std::set<const StmtNode*> fenced = {};   // behind a fence, in front of the barrier
-  std::set<BufferId> multiplied = {};      // tiles that products of warpgroups read
+  std::set<const StmtNode*> fenced = {};  // behind a fence, in front of the barrier
+  std::set<BufferId> multiplied = {};     // tiles that products of warpgroups read
   Varying varying = {.f = f};
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked

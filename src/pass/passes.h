@@ -53,6 +53,8 @@ struct TilesTooLarge : CompileError {
 Function plan_memory(Function f, const Target& target);
 // Puts a barrier wherever threads exchange data through shared memory.
 Function insert_sync(Function f, const Target& target);
+// Registers that a wait for products of a warpgroup completes are named behind it.
+Function keep_results(Function f, const Target& target);
 // Warps whose threads may have diverged reconverge before branches and loops with barriers in them.
 Function gather_warps(Function f, const Target& target);
 // Expands unrolled loops where the device compiler would not.

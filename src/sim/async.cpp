@@ -216,7 +216,10 @@ void Translator::prepare_product(const WarpgroupInstr& row) {
   code.timelines = timeline_count;
 }
 void Translator::check_offered(const Intrinsic& row) const {
-  if (target.lacks(row)) fail(span, "{} has no {}; {} has it", target.name, row.name, chips_with(row));
+  if (!target.lacks(row)) return;
+  auto all = all_targets();
+  auto first = std::ranges::find_if(all, [&](const Target* t) { return t->has_threads() && !t->lacks(row); });
+  fail(span, "{} has no {}; {} has it", target.name, row.name, (*first)->name);
 }
 
 void Translator::async_operand(const AsyncInstr& row, size_t arg, int place) {

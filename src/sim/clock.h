@@ -18,8 +18,8 @@
 namespace tl::sim {
 
 // Of one block, by slot: the last epoch that is known. Slots are numbered by Timeline and thread; after them
-// come the block's mbarriers, each a logical thread of all copies that signal it when they have landed, and its
-// warps as far as they begin products of warpgroups.
+// come the block's mbarriers, each a logical thread of all copies that signal it when they have landed, and
+// its warps as far as they begin products of warpgroups.
 using Epochs = std::vector<uint32_t>;
 enum class Timeline : uint8_t {
   itself,
@@ -117,8 +117,8 @@ class Clocks {
   int64_t threads;
   int timelines;
   int64_t first_product;  // slot
-  Epochs epochs;  // of the threads now
-  Epochs joined;  // by slot: what its owner has waited for
+  Epochs epochs;          // of the threads now
+  Epochs joined;          // by slot: what its owner has waited for
   std::vector<KnownRef> known;
 
   KnownRef with_own(const KnownRef& k, std::span<const int32_t> threads) const;

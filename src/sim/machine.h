@@ -144,8 +144,8 @@ struct Code {
   // The narrowest access to each kind of memory, in bytes: its unit of watching.
   int64_t shared_unit = 16, global_unit = 16, register_unit = 16;
 
-  int timelines = 1;     // of logical threads that its instructions need: see clock.h
-  int64_t barriers = 0;  // mbarriers that it may make
+  int timelines = 1;          // of logical threads that its instructions need: see clock.h
+  int64_t barriers = 0;       // mbarriers that it may make
   bool has_products = false;  // of warpgroups
 
   std::set<int64_t> parallel_lines = {};  // whose statements stand in parallel loops
@@ -307,7 +307,7 @@ struct Warp {
   std::vector<Wrapped> wrapped = {};
   std::array<std::map<int64_t, Wrap>, max_lanes> wrapped_memory = {};  // by byte of each lane's registers
   std::map<std::pair<int64_t, int>, Origin> forgotten =
-      {};  // by unit and lane: the undefined value that was written
+      {};                                   // by unit and lane: the undefined value that was written
   std::shared_ptr<Products> products = {};  // of warpgroups; null where the kernel has none
 
   int lane_count() const { return code->warp; }

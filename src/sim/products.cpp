@@ -54,6 +54,26 @@ void wait_products(const Execution& x) {
   if (BlockWatch* watch = x.warp.block->watch) watch->clocks.join_products(warp_number(x.warp), done);
 }
 
+// ── registers of warpgroups ───────────────────────────────────────────────────────────────────────────
+constexpr int64_t all_registers = 64 << 10, unit_of_registers = 8;  // of a block; a thread has a multiple
+
+int64_t at_launch(const Code& code) {
+  return std::min<int64_t>(255, all_registers / code.thread_count() / unit_of_registers * unit_of_registers);
+}
+
+template <bool more>
+void set_registers(const Execution& x) {
+  take_step(x);
+  int64_t wanted = x.value(0, 0).i, &now = x.warp.products->registers;
+  if (now == 0) now = at_launch(*x.warp.code);
+  if (more ? wanted < now : wanted > now)
+    x.report(0, Finding::Kind::fault,
+             fmt::format("{}: the warpgroup has {} registers a thread, and {} are {}; let T.set_max_nreg {}",
+                         x.site.intrinsic->name, now, wanted, more ? "fewer" : "more",
+                         more ? "give registers back (is_inc 0)" : "take registers (is_inc 1)"));
+  now = wanted;
+}
+
 // Nothing happens: later uses only stand behind it in the text.
 void keep_results(const Execution&) {}
 
@@ -95,8 +115,8 @@ struct SharedTile {
   // How many elements lie together, and along which of (mn, k).
   int64_t together() const { return tile_piece * 8 / bits; }
 
-  // f(mn, k, its first byte, or null where it is outside, what is unwritten there) for each tile_piece of rows
-  // [first, last) of m or n, and k.
+  // f(mn, k, its first byte, or null where it is outside, what is unwritten there) for each tile_piece of
+  // rows [first, last) of m or n, and k.
   template <class F>
   void for_pieces(int64_t first, int64_t last, int64_t depth, const Logical& by, F f) const {
     int64_t mn_step = mode.turned ? together() : 1, k_step = mode.turned ? 1 : together();
@@ -104,7 +124,8 @@ struct SharedTile {
       for (int64_t k = 0; k < depth; k += k_step) {
         int64_t at = swizzled_address(begin + place_in_tile(mode, bits, mn, k), mode.swizzle);
         Holes holes;
-        std::byte* bytes = x.reach(arg, 0, at - x.place(arg).address, tile_piece, tile_piece, Touch::read, &by, &holes);
+        std::byte* bytes =
+            x.reach(arg, 0, at - x.place(arg).address, tile_piece, tile_piece, Touch::read, &by, &holes);
         f(mn, k, bytes, holes);
       }
   }
@@ -133,20 +154,21 @@ struct Product {
   }
 
   template <class T>
-  void read_tile(const SharedTile& tile, DType type, int64_t first, int64_t last, std::vector<T>& to, int64_t mn_stride,
-                 int64_t k_stride, std::vector<const Origin*>& unwritten) {
+  void read_tile(const SharedTile& tile, DType type, int64_t first, int64_t last, std::vector<T>& to,
+                 int64_t mn_stride, int64_t k_stride, std::vector<const Origin*>& unwritten) {
     auto get = element_access(type).get;
     int64_t bytes = type.bits / 8;
-    tile.for_pieces(first, last, row.k, by, [&](int64_t mn, int64_t k, const std::byte* at, const Holes& holes) {
-      for (int64_t e = 0; at && e < tile.together(); e++) {
-        int64_t i = mn - first + (tile.mode.turned ? e : 0), j = k + (tile.mode.turned ? 0 : e);
-        Scalar v = get(at + e * bytes);
-        to[size_t(i * mn_stride + j * k_stride)] = std::is_floating_point_v<T> ? T(v.d) : T(v.i);
-        for (auto& hole : holes)
-          if (hole.at < (e + 1) * bytes && e * bytes < hole.at + hole.bytes && !unwritten[size_t(i)])
-            unwritten[size_t(i)] = remember(hole.origin);
-      }
-    });
+    tile.for_pieces(
+        first, last, row.k, by, [&](int64_t mn, int64_t k, const std::byte* at, const Holes& holes) {
+          for (int64_t e = 0; at && e < tile.together(); e++) {
+            int64_t i = mn - first + (tile.mode.turned ? e : 0), j = k + (tile.mode.turned ? 0 : e);
+            Scalar v = get(at + e * bytes);
+            to[size_t(i * mn_stride + j * k_stride)] = std::is_floating_point_v<T> ? T(v.d) : T(v.i);
+            for (auto& hole : holes)
+              if (hole.at < (e + 1) * bytes && e * bytes < hole.at + hole.bytes && !unwritten[size_t(i)])
+                unwritten[size_t(i)] = remember(hole.origin);
+          }
+        });
   }
 
   template <class T>
@@ -176,7 +198,8 @@ struct Product {
   void run() {
     OperandFragment d = accumulator_of(n);
     thread_local std::vector<T> a, b, c;
-    a.assign(size_t(rows_of_warp * row.k), 0), b.assign(size_t(row.k * n), 0), c.assign(size_t(rows_of_warp * n), 0);
+    a.assign(size_t(rows_of_warp * row.k), 0), b.assign(size_t(row.k * n), 0),
+        c.assign(size_t(rows_of_warp * n), 0);
     std::vector<const Origin*> elements(c.size());
     if (!clear) read_registers(0, d, row.c_type, c, nullptr, &elements);
     if (row.a_in_registers) {
@@ -193,7 +216,8 @@ struct Product {
           for (float& f : *v) f = std::bit_cast<float>(std::bit_cast<uint32_t>(f) & ~uint32_t(0x1FFF));
     for (int64_t i = 0; i < rows_of_warp; i++)
       for (int64_t k = 0; k < row.k; k++)
-        for (int64_t j = 0; j < n; j++) c[size_t(i * n + j)] += a[size_t(i * row.k + k)] * b[size_t(k * n + j)];
+        for (int64_t j = 0; j < n; j++)
+          c[size_t(i * n + j)] += a[size_t(i * row.k + k)] * b[size_t(k * n + j)];
     write(d, c, elements);
   }
   SharedTile b_tile() const { return {x, 2, row.a_in_registers ? size_t(5) : size_t(9), row.b_type.bits}; }
@@ -207,12 +231,13 @@ struct Product {
       for (int reg = 0; reg < d.registers; reg++) {
         auto [i, j] = element_of(d, lane, reg);
         T v = c[size_t(int64_t(i) * n + j)];
-        put(memory[size_t(lane)] + reg * bytes, std::is_floating_point_v<T> ? scalar(double(v)) : scalar(int64_t(v)));
+        put(memory[size_t(lane)] + reg * bytes,
+            std::is_floating_point_v<T> ? scalar(double(v)) : scalar(int64_t(v)));
         const Origin* o = elements[size_t(int64_t(i) * n + j)];
         if (!o) o = rows[size_t(i)] ? rows[size_t(i)] : cols[size_t(j)];
         if (o && x.warp.block->watch)
-          x.warp.block->race_detector->forget_registers(x.warp, x.place(0), x.value(0, lane).i + reg * bytes, bytes,
-                                                        lane, *o);
+          x.warp.block->race_detector->forget_registers(x.warp, x.place(0), x.value(0, lane).i + reg * bytes,
+                                                        bytes, lane, *o);
       }
   }
 
@@ -229,17 +254,19 @@ struct Product {
       if (other.end <= mine.begin || mine.end <= other.begin || !(mine.writes || other.writes)) continue;
       bool accumulates = mine.writes && other.writes && other.n == mine.n && other.begin == mine.begin;
       if (!accumulates)
-        x.report(0, Finding::Kind::race,
-                 fmt::format("{} uses registers of {} that a product begun{} still {}; wait for that one first "
-                             "(wgmma_wait_group, T.wait_wgmma)",
-                             x.site.intrinsic->name, p.name, line_of(*x.warp.code, other.site),
-                             other.writes ? "writes" : "reads"));
+        x.report(
+            0, Finding::Kind::race,
+            fmt::format("{} uses registers of {} that a product begun{} still {}; wait for that one first "
+                        "(wgmma_wait_group, T.wait_wgmma)",
+                        x.site.intrinsic->name, p.name, line_of(*x.warp.code, other.site),
+                        other.writes ? "writes" : "reads"));
     }
     if (touched)
-      x.report(0, Finding::Kind::fence,
-               fmt::format("{}: threads have used registers of {} since the last wgmma_fence of their warpgroup, "
-                           "so the product may not see that; let a wgmma_fence() stand before it",
-                           x.site.intrinsic->name, p.name));
+      x.report(
+          0, Finding::Kind::fence,
+          fmt::format("{}: threads have used registers of {} since the last wgmma_fence of their warpgroup, "
+                      "so the product may not see that; let a wgmma_fence() stand before it",
+                      x.site.intrinsic->name, p.name));
   }
 };
 
@@ -248,7 +275,8 @@ struct Product {
 void begin_product(const Execution& x) {
   Product p{.x = x};
   if (!p.row.takes(p.n))
-    stop(Finding::Kind::fault, x.site.span, "{}: there is no such product of {} columns", x.site.intrinsic->name, p.n);
+    stop(Finding::Kind::fault, x.site.span, "{}: there is no such product of {} columns",
+         x.site.intrinsic->name, p.n);
   int64_t a = p.row.a_in_registers ? -1 : x.place(1).address + x.value(1, 0).i;
   take_step(x, a, x.place(2).address + x.value(2, 0).i);
   x.count(Counter::Kind::matrix, 2 * int64_t(rows_of_warp) * p.n * p.row.k);
@@ -270,17 +298,19 @@ void begin_product(const Execution& x) {
   products.held.insert(products.held.end(), mine.begin(), mine.end());
 }
 
-void touch_held(Warp& w, const Place& p, int64_t begin, int64_t end, LaneMask lanes, bool writes, int32_t site) {
+void touch_held(Warp& w, const Place& p, int64_t begin, int64_t end, LaneMask lanes, bool writes,
+                int32_t site) {
   Products& products = *w.products;
   int64_t unit = w.code->register_unit;
   for (int64_t i = begin / unit; i * unit < end; i++) products.touched[size_t(i)] = true;
   for (auto& held : products.held) {
     if (held.end <= begin || end <= held.begin || !(writes || held.writes)) continue;
-    Finding f{.kind = Finding::Kind::race,
-              .text = fmt::format("{} {} {} while a product begun{} that {} it is in flight; wait for it first "
-                                  "(wgmma_wait_group, T.wait_wgmma)",
-                                  describe_thread(w, first_lane(lanes)), writes ? "writes" : "reads", p.name,
-                                  line_of(*w.code, held.site), held.writes ? "writes" : "reads")};
+    Finding f{
+        .kind = Finding::Kind::race,
+        .text = fmt::format("{} {} {} while a product begun{} that {} it is in flight; wait for it first "
+                            "(wgmma_wait_group, T.wait_wgmma)",
+                            describe_thread(w, first_lane(lanes)), writes ? "writes" : "reads", p.name,
+                            line_of(*w.code, held.site), held.writes ? "writes" : "reads")};
     f.buffer = p.name;
     w.block->race_detector->report(w, first_lane(lanes), std::move(f), site, held.site, p.number);
   }
@@ -296,22 +326,51 @@ Semantics warpgroup_semantics(AsyncKind does) {
       return wait_products;
     case AsyncKind::gemm_results:
       return keep_results;
+    case AsyncKind::more_registers:
+      return set_registers<true>;
+    case AsyncKind::fewer_registers:
+      return set_registers<false>;
     default:
       return nullptr;
   }
 }
 
+namespace {
+
+// Whoever takes registers waits until there are so many: for ever, where all warpgroups together want more.
+void check_registers(RaceDetector& detector, std::vector<Warp>& warps) {
+  int64_t sum = 0;
+  Warp* last = nullptr;
+  for (auto& w : warps) {
+    int64_t mine = w.products && w.products->registers ? w.products->registers : at_launch(*w.code);
+    sum += mine * warp_threads;
+    if (w.products && w.products->registers > at_launch(*w.code)) last = &w;
+  }
+  if (sum <= all_registers || !last) return;
+  detector.report(
+      *last, 0,
+      {.kind = Finding::Kind::deadlock,
+       .text = fmt::format("the block's warps take {} registers in all (T.set_max_nreg), but there are {}: "
+                           "the last one waits for ever; give more back in other warpgroups",
+                           sum, all_registers)},
+      last->products->steps.front().site);
+}
+
+}  // namespace
+
 void check_products(RaceDetector& detector, std::vector<Warp>& warps) {
+  check_registers(detector, warps);
   for (auto& w : warps) {
     if (!w.products) continue;
     if (!w.products->held.empty()) {
       int32_t site = w.products->held.back().site;
-      detector.report(w, 0,
-                      {.kind = Finding::Kind::race,
-                       .text = fmt::format("warp {} has begun a product that is still in flight when it ends; close "
-                                           "its group and wait for it (wgmma_commit_group, wgmma_wait_group)",
-                                           warp_number(w))},
-                      site);
+      detector.report(
+          w, 0,
+          {.kind = Finding::Kind::race,
+           .text = fmt::format("warp {} has begun a product that is still in flight when it ends; close "
+                               "its group and wait for it (wgmma_commit_group, wgmma_wait_group)",
+                               warp_number(w))},
+          site);
     }
     const Warp& leader = warps[size_t(warp_number(w) / group_warps * group_warps)];
     auto& mine = w.products->steps;
@@ -322,9 +381,10 @@ void check_products(RaceDetector& detector, std::vector<Warp>& warps) {
     detector.report(
         w, 0,
         {.kind = Finding::Kind::divergence,
-         .text = fmt::format("warps {} and {} of one warpgroup do not execute the same products, fences and waits, "
-                             "with the same tiles: call {} differs; all four warps must come there together",
-                             warp_number(leader), warp_number(w), here - mine.begin() + 1)},
+         .text = fmt::format(
+             "warps {} and {} of one warpgroup do not execute the same products, fences and waits, "
+             "with the same tiles: call {} differs; all four warps must come there together",
+             warp_number(leader), warp_number(w), here - mine.begin() + 1)},
         site);
   }
 }

@@ -1,8 +1,9 @@
 // Products of warpgroups in flight: what each warp has begun and not yet waited for.
 //
-// Each warp of a warpgroup computes its 16 rows by itself, at the moment at which it begins the product: any use
-// of the registers, and any write to the tiles, until the wait is a finding, so that no other moment could give
-// another result unseen.  What the four warps must agree upon is compared when the block has ended.
+// Each warp of a warpgroup computes its 16 rows by itself, at the moment at which it begins the product: any
+// use of the registers, and any write to the tiles, until the wait is a finding, so that no other moment
+// could give another result unseen.  What the four warps must agree upon is compared when the block has
+// ended.
 #pragma once
 #include "sim/instr.h"
 
@@ -32,10 +33,12 @@ struct Products {
   std::vector<WarpgroupStep> steps = {};
   std::vector<bool> touched = {};  // by unit of registers: by threads, since the last fence
   bool is_fenced = false;          // some fence was executed
+  int64_t registers = 0;           // of each thread, once the warp has changed that
 };
 
 // A thread touches its registers by itself: bytes of its memory.
-void touch_held(Warp& w, const Place& p, int64_t begin, int64_t end, LaneMask lanes, bool writes, int32_t site);
+void touch_held(Warp& w, const Place& p, int64_t begin, int64_t end, LaneMask lanes, bool writes,
+                int32_t site);
 Semantics warpgroup_semantics(AsyncInstr::AsyncKind does);  // null: it is none of these
 void begin_product(const Execution& x);
 // The block has ended.

@@ -4,8 +4,9 @@
 // 2q and 2q + 1; of A in registers (64 × k) what an mma.sync of 16 × k by that warp would want.
 //
 // Products are begun by all threads of the warpgroup together, each with the same operands, and end in
-// groups.  Between the first product and the wait nobody may touch the registers of D, nor those of A, nor write
-// to the tiles. A fence stands before the first product, and before one whose registers threads have touched.
+// groups.  Between the first product and the wait nobody may touch the registers of D, nor those of A, nor
+// write to the tiles. A fence stands before the first product, and before one whose registers threads have
+// touched.
 #include <algorithm>
 
 #include "target/hopper.h"
@@ -99,10 +100,11 @@ OperandFragment accumulator_of(int64_t n) {
 
 OperandFragment a_fragment_of(const WarpgroupInstr& row) {
   int word = 32 / row.a_type.bits;  // elements of a register
-  OperandFragment f{.rows = WarpgroupInstr::m,
-                    .cols = row.k,
-                    .registers = row.k / 2,
-                    .digits = {{From::lane, 32, 4, 16, 0}, {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, word}}};
+  OperandFragment f{
+      .rows = WarpgroupInstr::m,
+      .cols = row.k,
+      .registers = row.k / 2,
+      .digits = {{From::lane, 32, 4, 16, 0}, {From::lane, 4, 8, 1, 0}, {From::lane, 1, 4, 0, word}}};
   if (word > 1) f.digits.push_back({From::reg, 1, word, 0, 1});
   f.digits.push_back({From::reg, word, 2, 8, 0});
   f.digits.push_back({From::reg, 2 * word, 2, 0, 4 * word});

@@ -35,9 +35,10 @@ struct MatrixInstr {
 //   false    of m or n  k
 //   true     of k       m or n
 struct TileMode {
-  int64_t swizzle = 0;     // 128, 64, 32; 0: none
-  int64_t leading = 0;     // bytes from one panel to the next; turned, without a pattern: from eight rows on
-  int64_t stride = 0;      // bytes from eight rows to the next eight; turned, without a pattern: to the next panel
+  int64_t swizzle = 0;  // 128, 64, 32; 0: none
+  int64_t leading = 0;  // bytes from one panel to the next; turned, without a pattern: from eight rows on
+  int64_t stride =
+      0;  // bytes from eight rows to the next eight; turned, without a pattern: to the next panel
   bool turned = false;
   bool operator==(const TileMode&) const = default;
 };
@@ -131,7 +132,9 @@ struct AsyncInstr {
     gemm_fence,      // a warpgroup's products see what the threads have done to their registers
     gemm_commit,     // ends a group of products
     gemm_wait,       // until at most n of these groups are in flight
-    gemm_results     // (registers, bytes) that a wait has completed: later uses stay behind this
+    gemm_results,    // (registers, bytes) that a wait has completed: later uses stay behind this
+    more_registers,  // the warpgroup takes registers from the block, as soon as there are so many
+    fewer_registers  // the warpgroup gives registers back
   };
   Intrinsic intrinsic;
   AsyncKind does;
@@ -140,8 +143,8 @@ struct AsyncInstr {
   int since = 80;  // the first chip that has it
   ExecutionScope scope = ExecutionScope::thread;
   int bytes = 0;  // that a call copies, or accesses; 0: an argument says it
-  // s an address of shared memory, g of global memory, v of the thread's registers, r 32 bits, n a constant, m a
-  // tensor map, t the tensor of it, which is for the compiler alone
+  // s an address of shared memory, g of global memory, v of the thread's registers, r 32 bits, n a constant,
+  // m a tensor map, t the tensor of it, which is for the compiler alone
   std::string_view operands;
   std::string_view ptx;  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
 

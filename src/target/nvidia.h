@@ -16,7 +16,7 @@ std::span<const Row> until(std::span<const Row> rows, int chip) {
   auto newer = std::ranges::find_if(rows, [&](const Row& row) { return row.since > chip; });
   return rows.first(size_t(newer - rows.begin()));
 }
-constexpr int newest = 121;      // all rows but for …
+constexpr int newest = 121;       // all rows but for …
 constexpr int sm_90a_only = 901;  // … those of sm_90a alone, which stand last
 std::span<const AtomicInstr> nvidia_atomics(int chip);
 std::span<const AsyncInstr> nvidia_async(int chip);

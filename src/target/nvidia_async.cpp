@@ -13,7 +13,8 @@
 // memory, and the instruction names the box's first element; elements outside the tensor are read as 0 and
 // never written.
 //
-// Products of warpgroups (sm_90a, target/hopper.cpp) are ordered by a fence, closed in groups, and waited for.
+// Products of warpgroups (sm_90a, target/hopper.cpp) are ordered by a fence, closed in groups, and waited
+// for.
 #include "target/nvidia.h"
 
 namespace tl {
@@ -113,6 +114,10 @@ std::string_view name_of(AsyncKind kind) {
       return "gemm_wait";
     case AsyncKind::gemm_results:
       return "gemm_results";
+    case AsyncKind::more_registers:
+      return "more_registers";
+    case AsyncKind::fewer_registers:
+      return "fewer_registers";
   }
   return "";
 }
@@ -199,6 +204,8 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
       gemm_row("wgmma_commit_group", AsyncKind::gemm_commit,  gemms, "",   "",   "wgmma.commit_group.sync.aligned;"),
       gemm_row("wgmma_wait_group",   AsyncKind::gemm_wait,    gemms, "n",  "n",  "wgmma.wait_group.sync.aligned {0};"),
       gemm_row("wgmma_results",      AsyncKind::gemm_results, none,  "xn", "vn", ""),
+      gemm_row("setmaxnreg_inc", AsyncKind::more_registers, none, "n", "n", "setmaxnreg.inc.sync.aligned.u32 {0};"),
+      gemm_row("setmaxnreg_dec", AsyncKind::fewer_registers, none, "n", "n", "setmaxnreg.dec.sync.aligned.u32 {0};"),
   };
   // clang-format on
   return until<AsyncInstr>(rows, chip);

@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 import wgmma_cases as cases
-from tilelang import _core
 
 TARGET = "sim:sm_90a"
 ids = lambda x: "-".join(map(str, x)) if isinstance(x, tuple) else str(x)  # noqa: E731

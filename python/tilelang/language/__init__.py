@@ -41,6 +41,7 @@ from . import (
     operators,
     packed,
     pairs,
+    products,
     random,
     scalar,
     scheduler,
@@ -48,6 +49,7 @@ from . import (
     thread,
     tile,
 )
+from . import gemm as _gemm
 from . import tile_op as _tile_op
 from .allreduce import *  # noqa: F403
 from .annotate import *  # noqa: F403
@@ -56,11 +58,13 @@ from .atomic import *  # noqa: F403
 from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
 from .foreign import *  # noqa: F403
+from .gemm import *  # noqa: F403
 from .launch import *  # noqa: F403
 from .lower_level import *  # noqa: F403
 from .operators import *  # noqa: F403
 from .packed import *  # noqa: F403
 from .pairs import *  # noqa: F403
+from .products import *  # noqa: F403
 from .random import *  # noqa: F403
 from .scalar import *  # noqa: F403
 from .scheduler import *  # noqa: F403
@@ -73,9 +77,9 @@ bool, float, double, half = map(_dtypes.dtype, ("bool", "float", "double", "half
 int, uint, short, long = map(_dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
-MODULES = (launch, tile, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values, scalar,
-           pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies, foreign,
-           lower_level, random, debug, _asserts, annotate, allreduce, _dtypes)  # fmt: skip
+MODULES = (launch, tile, _gemm, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values,
+           scalar, pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies, products,
+           foreign, lower_level, random, debug, _asserts, annotate, allreduce, _dtypes)  # fmt: skip
 _OF_LAYOUT = """
     Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout
     make_linear_layout make_quarter_bank_swizzled_layout make_swizzled_layout make_wgmma_swizzled_layout

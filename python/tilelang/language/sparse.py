@@ -12,10 +12,11 @@ from typing import Any
 from .._core import Buffer
 from ..front.dtypes import as_dtype
 from ..front.trace import fail, in_kernel
+from .gemm import GemmWarpPolicy, gemm
 from .layout import make_linear_layout
 from .maps import Layout
 from .scalar import if_then_else
-from .tile import GemmWarpPolicy, alloc_shared, gemm
+from .tile import alloc_shared
 
 # dtype -> (kept, of so many neighbours)
 GROUP_CONFIG: dict[str, tuple[int, int]] = {

@@ -121,7 +121,7 @@ def _made(path: str, declared: str, entry: Entry) -> Any:
 
 
 def _signature(text: str) -> inspect.Signature:
-    from .tile import GemmWarpPolicy
+    from .gemm import GemmWarpPolicy
 
     return inspect.signature(eval(f"lambda {text[1:-1]}: 0", {"GemmWarpPolicy": GemmWarpPolicy}))
 

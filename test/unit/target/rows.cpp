@@ -240,7 +240,7 @@ TEST_CASE("sm_90a is sm_90, and has the products of warpgroups") {
   CHECK(own.matrix == plain.matrix);
   CHECK(own.copies == plain.copies);
   CHECK(own.async.data() == plain.async.data());
-  CHECK_EQ(own.async.size(), plain.async.size() + 4);
+  CHECK_EQ(own.async.size(), plain.async.size() + 6);
   for (auto* t : all_targets()) CHECK_EQ(t->warpgroup.empty(), t != &own);
   CHECK(own.atomics.data() == plain.atomics.data());
   CHECK_EQ(own.shared_bytes, plain.shared_bytes);
@@ -301,9 +301,8 @@ TEST_CASE("wgmma holds its operands in registers as the instruction set manual s
     std::set<std::pair<int, int>> seen;
     for (int t = 0; t < 128; t++)
       for (int i = 0; i < a.registers; i++) {
-        REQUIRE(element_of(a, t, i) ==
-                std::pair(16 * (t / 32) + t % 32 / 4 + 8 * (i / word % 2),
-                          4 * word * (i / (2 * word)) + word * (t % 4) + i % word));
+        REQUIRE(element_of(a, t, i) == std::pair(16 * (t / 32) + t % 32 / 4 + 8 * (i / word % 2),
+                                                 4 * word * (i / (2 * word)) + word * (t % 4) + i % word));
         REQUIRE(seen.insert(element_of(a, t, i)).second);
       }
     CHECK_EQ(int(seen.size()), 64 * row.k);
@@ -315,7 +314,8 @@ TEST_CASE("a tile of wgmma lies in panels of rows, whatever the pattern") {
   for (int64_t swizzle : {128, 64, 32, 0})
     for (int bits : {8, 16, 32}) {
       int64_t width = (swizzle ? swizzle : 16) * 8 / bits, rows = 64, cols = 2 * width;
-      Layout panels = swizzle ? swizzled_panels({rows, cols}, bits, swizzle) : panels_of_16_bytes(rows, cols, bits);
+      Layout panels =
+          swizzle ? swizzled_panels({rows, cols}, bits, swizzle) : panels_of_16_bytes(rows, cols, bits);
       for (bool turned : {false, true}) {
         int64_t panel = rows * width * bits / 8, eights = 8 * width * bits / 8;
         TileMode mode{.swizzle = swizzle, .leading = panel, .stride = eights, .turned = turned};
@@ -323,7 +323,8 @@ TEST_CASE("a tile of wgmma lies in panels of rows, whatever the pattern") {
         for (int64_t r = 0; r < rows; r++)
           for (int64_t c = 0; c < cols; c++) {
             int64_t at = place_in_tile(mode, bits, turned ? c : r, turned ? r : c);
-            REQUIRE_EQ(swizzled_address(at, swizzle), map_index(panels, std::vector<int64_t>{r, c})[0] * bits / 8);
+            REQUIRE_EQ(swizzled_address(at, swizzle),
+                       map_index(panels, std::vector<int64_t>{r, c})[0] * bits / 8);
           }
       }
     }
