@@ -181,9 +181,20 @@ struct Inserter {
     walk_loop(loop.body, head.now, false);
   }
 
+  // A wait for a phase: threads leave it at different times, but each when that phase has ended.
+  bool is_wait_of_all(const Stmt& s) const {
+    auto* loop = s.as<While>();
+    auto* ended = loop ? loop->cond.as<Unary>() : nullptr;
+    auto* test = ended && ended->op == UnaryOp::logical_not ? ended->a.as<Call>() : nullptr;
+    const AsyncInstr* row = test ? async_row_of(*test->intrinsic) : nullptr;
+    if (!row || row->does != AsyncInstr::AsyncKind::test || !is_empty(loop->body)) return false;
+    auto differs = [&](const Expr& e) { return varying.differs(e); };
+    return std::ranges::none_of(place_of(test->args[0])->index, differs) && !differs(test->args[1]);
+  }
+
   // Threads run it at different times, or it needs no barrier inside.
   void apart(const Stmt& s, const StatementAccesses& all) {
-    unit(s, all, varying.may_diverge(s));
+    unit(s, all, varying.may_diverge(s) && !is_wait_of_all(s));
     if (!varying.returns(s).empty()) gone = s->span;
   }
 
