@@ -48,9 +48,8 @@ enum class Strictness : uint8_t { strict, common, free };
 // memory. How its warps read a shared tile goes into `reads`: where operators want different layouts of it,
 // their costs are compared. An operator that can work only with some layouts of a shared tile names them in
 // `required`, best first, when it is asked strictly: it gets one of them, whatever others prefer. How the
-// operator will be executed goes into `record`, and what must divide the address of a shared tile into
-// `alignments`: what it says when all is laid out becomes attributes of the statement, which lowering reads, and
-// the tile's.
+// operator will be executed goes into `record`; what it says when all is laid out becomes attributes of the
+// statement, which lowering reads.
 struct LayoutDecisions {
   std::map<BufferId, Layout> shared = {};
   std::map<BufferId, std::vector<WarpAccess>> reads = {};
@@ -60,7 +59,6 @@ struct LayoutDecisions {
   int64_t lanes = 0;
   std::set<BufferId> relayout = {};  // fragments whose elements the statement needs on other threads
   Attrs record = {};
-  std::map<BufferId, int64_t> alignments = {};  // bytes, a power of two
 };
 struct LayoutContext {
   const Function& function;
@@ -84,8 +82,9 @@ struct LowerContext {
   Expr thread;                                  // the thread's number in it
   const LayoutDecisions& layouts;               // of every shared, local and fragment buffer
   std::function<BufferId(BufferInfo)> scratch;  // a buffer of the lowered form; the pass places its Alloc
+  std::function<void(BufferId, int64_t)> align;  // a shared buffer begins at a multiple of so many bytes
+  std::function<std::string(TensorMap)> map;     // the name of such a map, which is made where there is none
   Notes note;
-  std::function<std::string(TensorMap)> map = {};  // the name of a tensor's map, which it makes where there is none
 };
 
 // An operator as steps over parts of its operands, which may then be fragments: so that the operands of one

@@ -194,9 +194,6 @@ LayoutDecisions infer_layout_tma_copy(const Tile& t, const LayoutContext& ctx, S
   }
   std::vector<BoxLayout> all = copy.layouts();
   for (auto& l : all) out.required[copy.tile.buffer].push_back(l.layout);
-  auto known = ctx.known.shared.find(copy.tile.buffer);
-  const BoxLayout* given = known == ctx.known.shared.end() ? nullptr : copy.layout_of(all, known->second);
-  if (given) out.alignments[copy.tile.buffer] = given->alignment();
   return out;
 }
 
@@ -267,15 +264,12 @@ struct TmaLowering {
 
   Stmt run() const {
     const Intrinsic& row = instruction_of(t, copy.f, ctx.target);
+    ctx.align(copy.tile.buffer, plan.lies.alignment());
     int64_t bytes = product(extents_of(copy.of_tile)) * copy.bytes;
-    std::vector<Stmt> by_one, out;
+    std::vector<Stmt> by_one;
     if (loads(t)) by_one.push_back(call_of("mbarrier_expect_tx", {word(), imm(bytes, i32)}));
     by_one.push_back(all_boxes(row));
-    if (!loads(t)) {
-      by_one.push_back(call_of("cp_async_bulk_commit_group", {}));
-      out.push_back(call_of("fence_proxy_async", {}));  // of what threads have written to the tile
-    }
-    out.push_back(if_then(eq(ctx.thread, imm(0)), block(std::move(by_one), t.span), {}, t.span));
+    if (!loads(t)) by_one.push_back(call_of("cp_async_bulk_commit_group", {}));
     ctx.note("tma_copy",
              fmt::format("{} in {} of {} elements, {}", describe(copy.f, copy.tensor),
                          product(boxes.counts) == 1 ? "a box" : fmt::format("{} boxes", product(boxes.counts)),
@@ -283,7 +277,7 @@ struct TmaLowering {
                          plan.lies.swizzle ? fmt::format("swizzled by {} bytes", plan.lies.swizzle)
                                            : "not swizzled"),
              t.span);
-    return block(std::move(out), t.span);
+    return if_then(eq(ctx.thread, imm(0)), block(std::move(by_one), t.span), {}, t.span);
   }
 };
 

@@ -27,9 +27,13 @@ struct StatementAccesses {
   std::vector<Completion> completes = {};
   bool meets = false;    // a barrier that the user wrote, as a statement or as a value in one
   bool signals = false;  // … between teams
+  bool fences = false;   // the asynchronous proxy sees what came before
 
   bool writes() const;
 };
+
+// Do two buffers share memory?
+bool overlap(const Function& f, BufferId a, BufferId b);
 
 struct BlockAccesses {
   const Function& f;

@@ -32,13 +32,8 @@ void infer(Inference& in) {
   while (take_free_choice(in));
   for (LayoutItem& item : in.items)  // what was learnt after an item was last asked
     if (!item.elements.empty()) learn(in, item, ask(in, item, Strictness::common), Strictness::common);
-  for (LayoutItem& item : in.items) {
-    if (!item.elements.empty() || item.nest) continue;
-    LayoutDecisions last = ask(in, item, Strictness::free);
-    item.record = std::move(last.record);
-    for (auto& [b, bytes] : last.alignments)
-      in.known.alignments[b] = std::max(in.known.alignments[b], bytes);
-  }
+  for (LayoutItem& item : in.items)
+    if (item.elements.empty() && !item.nest) item.record = ask(in, item, Strictness::free).record;
 }
 
 // No operator asked for these, but a warp's accesses would conflict in few banks.
@@ -128,10 +123,6 @@ void write_back(Function& f, const LayoutDecisions& known, const Inference& in) 
       info.elements = layout.ranges[0];
     }
   });
-  for (auto& [b, bytes] : known.alignments) {
-    int64_t& alignment = f[f.storage(b)].alignment;
-    alignment = std::max(alignment, bytes);
-  }
 }
 
 }  // namespace

@@ -9,6 +9,9 @@
 // A kernel with the attribute own_barriers places them itself: only buffers from that number on, which the
 // compiler has made, are handled.
 //
+// The asynchronous proxy, by which copies of boxes are made, sees what threads have written only behind their
+// fences: one stands in front of each barrier behind writes to what such a copy touches somewhere.
+//
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's
 // lowered form, and a loop whose own accesses never conflict count as a whole: the barrier goes before them,
 // never inside. Other loops are walked twice, so that the last accesses of an iteration meet the first ones
@@ -51,14 +54,18 @@ struct Inserter {
   std::map<const StmtNode*, Team> barrier = {};        // in front of which statements, and whose
   std::map<const StmtNode*, Team> barrier_after = {};  // behind which
   std::set<const StmtNode*> warp_barrier = {};
+  std::set<const StmtNode*> fenced = {};  // behind a fence, in front of the barrier
+  std::set<BufferId> by_proxy = {};       // tiles, in whose memory the asynchronous proxy reads or writes
   Varying varying = {.f = f};
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked
   struct State {
     Accesses pending = {};                     // since its last barrier
+    Accesses unfenced = {};                    // writes to shared memory since the last fence
     std::map<Token, Accesses> in_flight = {};  // begun, and not yet waited for on every way
     void add(const State& o, int warp) {
       pending.add(o.pending, warp);
+      unfenced.add(o.unfenced, warp);
       for (auto& [token, begun] : o.in_flight) in_flight[token].add(begun, warp);
     }
   } now = {};
@@ -70,7 +77,7 @@ struct Inserter {
   Span gone = {};  // the statement by which some threads have returned
 
   void order(const Stmt& s, const Accesses& a) {
-    if (accesses.turn >= 0 && barrier.contains(s.get())) now.pending = {};
+    if (accesses.turn >= 0 && barrier.contains(s.get())) pass_barrier(s);
     if (a.empty()) return;
     Conflict m = accesses.conflict(now.pending, a);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
@@ -87,13 +94,23 @@ struct Inserter {
   }
   void order(const Stmt& s, const StatementAccesses& a) {
     order(s, a.now);
-    for (auto& [token, begun] : a.begun) order(s, begun);
+    for (auto& [token, begun] : a.begun) {
+      order(s, begun);
+      if (token != Token::copies && accesses.conflict(now.unfenced, begun) != Conflict::none) need_barrier(barrier, s);
+    }
+  }
+  // Writes of threads, which the asynchronous proxy sees behind a fence alone.
+  void note_unfenced(const Accesses& a) {
+    for (auto& [buffer, touched] : a.writes)
+      if (by_proxy.contains(buffer)) Accesses::add(now.unfenced.writes, buffer, touched, warp);
   }
   void follow(const StatementAccesses& a, bool by_some) {
     now.pending.add(a.now, warp);
+    note_unfenced(a.now);
     for (auto& [token, begun] : a.begun) now.in_flight[token].add(begun, warp);
     for (const Completion& c : a.completes) {
       if (c.token != Token::phase || by_some) now.pending.add(now.in_flight[c.token], warp);
+      if (c.token == Token::copies) note_unfenced(now.in_flight[c.token]);
       if (c.token != Token::phase && c.left == 0 && !by_some) now.in_flight.erase(c.token);
     }
   }
@@ -106,7 +123,11 @@ struct Inserter {
            "opposite condition instead of returning",
            gone.line);
     where.emplace(s.get(), team);
-    now.pending = {};
+    pass_barrier(s);
+  }
+  void pass_barrier(const Stmt& s) {
+    if (!now.unfenced.empty()) fenced.insert(s.get());
+    now.pending = {}, now.unfenced = {};
   }
 
   // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one. Barriers
@@ -231,7 +252,7 @@ struct Inserter {
     for (auto& s : groups) {
       if (!at_once) order(s, accesses.of(s, team));
       auto outside = std::tuple(now, jumping, team);
-      now.pending = {}, jumping = {}, team = team_of(*s.as<Group>());
+      now.pending = {}, now.unfenced = {}, jumping = {}, team = team_of(*s.as<Group>());
       walk(s.as<Group>()->body);
       std::tie(now, jumping, team) = std::move(outside);
       follow(accesses.of(s, team), true);
@@ -277,24 +298,38 @@ struct Inserter {
     const StatementAccesses& a = accesses.of(s, team);
     unit(s, a);
     if (a.meets) now.pending = {.reads = {}, .writes = a.now.writes};
+    if (a.fences) now.unfenced = {};
   }
 
   Stmt run() {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
     accesses.find();
+    find_proxy();
     walk(kernel.body);
     return place(kernel.body);
   }
 
+  void find_proxy() {
+    visit_effects(kernel.body, [&](const Stmt&, const Effect& e) {
+      if (e.proxy != Proxy::async || f[e.buffer].scope != Scope::shared) return;
+      for (size_t i = 0; i < f.buffers.size(); i++)
+        if (BufferId b{int(i)}; f[b].scope == Scope::shared && overlap(f, e.buffer, b)) by_proxy.insert(b);
+    });
+  }
+  void put_fence(const Stmt& s, std::vector<Stmt>& out) const {
+    if (fenced.contains(s.get())) out.push_back(eval(call(*find_instr("fence_proxy_async"), {}), s->span));
+  }
   Stmt place(const Stmt& body) const {
     return splice(body, [&](const Stmt& original, const Stmt& walked) {
       std::vector<Stmt> out;
+      if (barrier.contains(original.get())) put_fence(original, out);
       if (auto it = barrier.find(original.get()); it != barrier.end())
         out.push_back(barrier_of(kernel, warp, it->second, original->span));
       else if (warp_barrier.contains(original.get()))
         out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
       out.push_back(walked);
+      if (barrier_after.contains(original.get())) put_fence(original, out);
       if (auto it = barrier_after.find(original.get()); it != barrier_after.end())
         out.push_back(barrier_of(kernel, warp, it->second, original->span));
       return out;

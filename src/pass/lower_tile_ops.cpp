@@ -50,10 +50,15 @@ struct Lowerer {
         .thread = team.first ? kernel.thread - team.first : kernel.thread,
         .layouts = layouts,
         .scratch = [&](BufferInfo info) { return scratch.emplace_back(f.add(std::move(info))); },
+        .align =
+            [&](BufferId buffer, int64_t bytes) {
+              int64_t& alignment = f[f.storage(buffer)].alignment;
+              alignment = std::max(alignment, bytes);
+            },
+        .map = [&](TensorMap map) { return name_of_map(std::move(map)); },
         .note = {[&](std::string subject, std::string text, Span at, bool refusal) {
           f.notes.push_back({"lower_tile_ops", std::move(subject), std::move(text), at, refusal});
-        }},
-        .map = [&](TensorMap map) { return name_of_map(std::move(map)); }};
+        }}};
     Stmt s = lower(ctx);
     std::vector<Stmt> stmts;
     for (BufferId b : scratch) stmts.push_back(alloc(b, span));

@@ -43,6 +43,7 @@ struct Effects {
   std::vector<Token> closes = {};  // what was begun since the last time is one group
   bool meets = false;              // all threads of the block wait for each other
   bool signals = false;            // threads of teams do: by a named barrier, or a barrier in memory
+  bool fences = false;             // the asynchronous proxy sees what came before
 };
 // The element that is accessed, or the first one that an instruction accesses.
 std::vector<Expr> place_of(const Effect& e);
