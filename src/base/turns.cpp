@@ -83,11 +83,11 @@ bool Turns::wait(const std::function<bool()>& ready) {
   State& s = *state;
   if (ready()) return true;
   size_t me = s.now;
-  auto next = s.next_after(me);
-  if (!next) return false;
   s.all[me].ready = ready;
-  s.resume(*next);
-  s.changed.wait(*s.all[me].lock, [&] { return s.stopped || s.now == me; });
+  if (auto next = s.next_after(me)) {
+    s.resume(*next);
+    s.changed.wait(*s.all[me].lock, [&] { return s.stopped || s.now == me; });
+  }
   s.all[me].ready = {};
   if (s.stopped) throw Stopped();
   return ready();

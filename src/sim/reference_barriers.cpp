@@ -81,6 +81,13 @@ void ReferenceBarriers::Word::end_phase() {
   pending = count;
 }
 
+std::string ReferenceBarriers::Word::missing() const {
+  std::vector<std::string> parts;
+  if (pending > 0) parts.push_back(fmt::format("{} of {} arrivals", pending, count));
+  if (bytes > 0) parts.push_back(fmt::format("{} bytes that were expected", bytes));
+  return fmt::format("missing: {}", fmt::join(parts, ", "));
+}
+
 ReferenceBarriers::Place ReferenceBarriers::place_at(const Expr& address, Span span) {
   const Load* at = place_of(address);
   if (!at) fail(span, "a barrier is an element of shared memory");
@@ -152,15 +159,18 @@ void ReferenceBarriers::wait_for(const Place& p, Frame& x, int64_t parity, const
          parity, x.where);
   Word& w = word_at(p, x);
   auto ended = [&] { return w.phase % 2 != parity; };
-  if (turns ? turns->wait(ended) : ended()) return;
-  std::vector<std::string> missing;
-  if (w.pending > 0) missing.push_back(fmt::format("{} of {} arrivals", w.pending, w.count));
-  if (w.bytes > 0) missing.push_back(fmt::format("{} bytes that were expected", w.bytes));
-  if (w.bytes < 0) missing.push_back(fmt::format("{} bytes more were copied than expected", -w.bytes));
+  size_t me = turns ? turns->current() : 0;
+  std::string what = fmt::format("{} wait for phase {} of {} (parity {})", who, w.phase, p.said(x), parity);
+  waiting[me] = {what, &w, p.span};
+  bool goes_on = turns ? turns->wait(ended) : ended();
+  waiting.erase(me);
+  if (goes_on) return;
   bool fresh = w.pending == w.count && w.bytes == 0 && w.phase > 0;
-  fail(p.span, "{} wait for phase {} of {} (parity {}) in {}, and nothing else can go on; missing: {}{}", who,
-       w.phase, p.said(x), parity, x.where, fmt::join(missing, ", "),
-       fresh ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - parity) : "");
+  std::string text = fmt::format("{} in {}, and nothing else can go on; {}", what, x.where, w.missing());
+  if (fresh) text += fmt::format("; the phase before has ended: was parity {} meant?", 1 - parity);
+  for (auto& [team, other] : waiting)
+    text += fmt::format("; on line {} {}, {}", other.span.line, other.what, other.word->missing());
+  fail(p.span, "{}", text);
 }
 
 ReferenceBarriers::Step ReferenceBarriers::wait(const While& loop, const Team& team, Span span) {

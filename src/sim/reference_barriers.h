@@ -11,10 +11,17 @@ struct ReferenceBarriers {
   struct Word {
     int64_t count = 0, pending = 0, bytes = 0, phase = 0;  // bytes that are expected in the phase
     void end_phase();
+    std::string missing() const;
   };
   Host& host;
   std::map<const std::byte*, Word> words = {};
   Turns* turns = nullptr;  // of the teams that are running
+  struct Waiting {
+    std::string what;  // "the threads [0, 128) wait for phase 1 of full[0] (parity 1)"
+    const Word* word;
+    Span span;
+  };
+  std::map<size_t, Waiting> waiting = {};  // the teams that do, by their numbers in the section
 
   // Of an instruction on a barrier, or of a fence in front of other proxies; null where the statement is none.
   Step instruction(const Stmt& s, const Team& team, Span span);

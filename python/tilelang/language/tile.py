@@ -209,7 +209,7 @@ def copy(
     shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
     outside it are dropped.  Two parts of one buffer, in whatever shapes it is looked at, must have no element
     in common, or be the same; where only the run can tell, all is read before anything is written.
-    disable_tma: accepted; this version has no TMA.  coalesced_width: elements that a thread moves at once, at
+    disable_tma: accepted; only T.tma_copy uses TMA.  coalesced_width: elements that a thread moves at once, at
     most; loop_layout: a T.Fragment over the extents (without those that are 1), as for T.Parallel.
     eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and
     annotations: hints that this version does not use; explain() lists them."""
@@ -249,8 +249,8 @@ def gemm(
     instruction.  k_pack: accepted, it tunes other chips."""
     if mbar is not None:
         raise fail(
-            "T.gemm: mbar needs mbarriers, which are not in this version yet; without it T.gemm waits "
-            "for its own result"
+            "T.gemm: mbar is what the tensor cores of later chips arrive at, which this version does not use; "
+            "without it T.gemm waits for its own result"
         )
     policy = _policy(policy, C)
     operands = tuple([as_operand(x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
