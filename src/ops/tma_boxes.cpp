@@ -86,13 +86,13 @@ bool BoxPlan::plan_row(Boxes& out, std::string& why) const {
     int64_t unit = lies.alignment() / std::gcd(lies.alignment(), element_bytes);
     for (width = std::min(extent, most_in_box); width > 0; width--)
       if (extent % width == 0 && (width == extent || width % unit == 0)) break;
-    if (width * element_bytes % piece || (!whole && !is_multiple(begin, unit, facts))) {
+    if (width == 0 || width * element_bytes % piece || (!whole && !is_multiple(begin, unit, facts))) {
       why = fmt::format("its rows do not divide into boxes that begin at multiples of {} bytes",
                         lies.alignment());
       return false;
     }
   } else if (!may_begin(d, extent > width ? 1 : 0)) {
-    why = fmt::format("its panels do not begin at multiples of {} bytes", lies.alignment());
+    why = fmt::format("its panels, of {} rows, do not begin at multiples of {} bytes", rows(), lies.alignment());
     return false;
   }
   out.extents.back() = width;

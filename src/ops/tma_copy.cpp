@@ -270,9 +270,9 @@ struct TmaLowering {
     if (loads(t)) by_one.push_back(call_of("mbarrier_expect_tx", {word(), imm(bytes, i32)}));
     by_one.push_back(all_boxes(row));
     if (!loads(t)) by_one.push_back(call_of("cp_async_bulk_commit_group", {}));
-    ctx.note("tma_copy",
-             fmt::format("{} in {} of {} elements, {}", describe(copy.f, copy.tensor),
-                         product(boxes.counts) == 1 ? "a box" : fmt::format("{} boxes", product(boxes.counts)),
+    int64_t count = product(boxes.counts);
+    ctx.note(std::string(t.op->name),
+             fmt::format("{} of {} elements, {}", count == 1 ? "a box" : fmt::format("{} boxes", count),
                          fmt::join(boxes.extents, "x"),
                          plan.lies.swizzle ? fmt::format("swizzled by {} bytes", plan.lies.swizzle)
                                            : "not swizzled"),
