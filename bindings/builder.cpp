@@ -86,7 +86,12 @@ void bind_memory(nb::class_<Builder>& c) {
       .def("load", &Builder::load, "buffer"_a, "index"_a)
       .def("store", &Builder::store, "buffer"_a, "index"_a, "value"_a)
       .def("evaluate", &Builder::evaluate, "value"_a)
-      .def("let", &Builder::let, "name"_a, "value"_a);
+      .def("let", &Builder::let, "name"_a, "value"_a)
+      .def("barriers", &Builder::barriers, "what"_a, "name"_a, "counts"_a)
+      .def("count_arrivals", &Builder::count_arrivals, "what"_a, "words"_a, "number"_a, "count"_a)
+      .def("signal_barrier", &Builder::signal_barrier, "what"_a, "row"_a, "words"_a, "index"_a,
+           "bytes"_a.none() = nb::none())
+      .def("wait_barrier", &Builder::wait_barrier, "what"_a, "words"_a, "index"_a, "parity"_a);
 }
 
 void bind_arithmetic(nb::class_<Builder>& c) {

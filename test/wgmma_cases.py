@@ -1,6 +1,6 @@
-"""Products of warpgroups: every instruction, with A in shared memory and in registers, every pattern and both
-majors.  The numbers are small integers, whose sums every accumulator holds exactly: results are compared bit for
-bit."""
+"""Products of warpgroups: every instruction, with A in shared memory and in registers, every pattern and
+both majors.  The numbers are small integers, whose sums every accumulator holds exactly: results are compared
+bit for bit."""
 
 from __future__ import annotations
 

@@ -163,6 +163,16 @@ class Builder:
     def store(self, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike) -> None: ...
     def let(self, name: str, value: Expr) -> Expr:
         """Bind a value to a name; returns the variable (or the constant itself)."""
+    # barriers in memory; `what` is what the user called
+    def barriers(self, what: str, name: str, counts: Sequence[int]) -> Buffer:
+        """Barriers whose phases end after so many arrivals each, initialised where the kernel begins."""
+    def count_arrivals(self, what: str, words: Buffer, number: int, count: int) -> None: ...
+    def signal_barrier(
+        self, what: str, row: str, words: Buffer, index: Sequence[ExprLike], bytes: ExprLike | None = None
+    ) -> None:
+        """An instruction on a barrier; no index: on the only one of its buffer."""
+    def wait_barrier(self, what: str, words: Buffer, index: Sequence[ExprLike], parity: ExprLike) -> None:
+        """Until the phase of that parity has ended."""
     # memory, thread by thread
     def address(
         self, buffer: Buffer, index: Sequence[ExprLike], access: str, count: ExprLike | None = None

@@ -174,7 +174,9 @@ std::vector<Expr> Builder::begin_kernel(const std::vector<Value>& grid, const st
 
 void Builder::end_kernel() {
   Frame frame = close(Frame::Kind::kernel, "end_kernel");
-  draft->function.kernels.back().body = block(std::move(frame.stmts), frame.span);
+  std::vector<Stmt> stmts = begin_barriers(frame.span);
+  stmts.insert(stmts.end(), frame.stmts.begin(), frame.stmts.end());
+  draft->function.kernels.back().body = block(std::move(stmts), frame.span);
 }
 
 // ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -403,10 +405,12 @@ std::vector<Expr> Builder::index_of(const Buffer& buffer, const std::vector<Valu
 }
 
 Expr Builder::load(const Buffer& buffer, const std::vector<Value>& index) {
+  refuse_barrier(buffer, "reading");
   return tl::load(draft->function, buffer.id, index_of(buffer, index, "reading"), here());
 }
 
 void Builder::store(const Buffer& buffer, const std::vector<Value>& index, const Value& value) {
+  refuse_barrier(buffer, "storing to");
   auto place = index_of(buffer, index, "storing to");
   auto& info = buffer.info();
   auto* e = std::get_if<Expr>(&value);

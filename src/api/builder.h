@@ -117,6 +117,18 @@ class Builder {
   // (target/instr.h).
   void instruct(std::string_view row, const std::vector<Expr>& operands);
 
+  // ── barriers in memory ──────────────────────────────────────────────────────────────────────────────
+  // Barriers whose phases end after so many arrivals each; `what` asks for it.  One thread initialises all of
+  // a kernel where it begins.
+  Buffer barriers(const std::string& what, const std::string& name, const std::vector<int64_t>& counts);
+  void count_arrivals(const std::string& what, const Buffer& words, int64_t number, int64_t count);
+  // An instruction on a barrier; no index: on the only one of its buffer.
+  void signal_barrier(const std::string& what, std::string_view row, const Buffer& words,
+                      const std::vector<Value>& index, const std::optional<Value>& bytes);
+  // Until the phase of that parity has ended.
+  void wait_barrier(const std::string& what, const Buffer& words, const std::vector<Value>& index,
+                    const Value& parity);
+
   // ── values, tile operators ──────────────────────────────────────────────────────────────────────────
   // A call that gives no value is a statement.
   Expr call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type = {});
@@ -172,6 +184,7 @@ class Builder {
   std::vector<Expr> dynamics;
   std::vector<Stmt> made_tensors;             // Allocs of those that every kernel has
   std::map<BufferId, std::string> layout_by;  // which call annotated a buffer's layout
+  std::vector<std::pair<BufferId, std::vector<int64_t>>> barrier_counts;  // of the kernel that is open
   bool finished = false;
 
   void require_kernel(std::string_view what) const;
@@ -195,6 +208,11 @@ class Builder {
   Expr wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
                   const std::optional<Value>& predicate);
   void set_layout(BufferId buffer, const Layout& layout, const std::string& by);
+  bool is_barrier(BufferId b) const;
+  void refuse_barrier(const Buffer& buffer, std::string_view verb) const;
+  Expr word_of(const std::string& what, const Buffer& words, const std::vector<Value>& index) const;
+  Expr word_value(const std::string& what, const Value& value, int64_t most) const;
+  std::vector<Stmt> begin_barriers(Span span);
   void check_dynamics() const;
   void check_tensor_layout(const Buffer& buffer, const Layout& flat) const;
   void check_loop_layout(const std::vector<LoopHead>& heads, Loop loop, const Attrs& attrs) const;

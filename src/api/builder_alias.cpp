@@ -41,6 +41,7 @@ Buffer Builder::alias(const std::string& name, const Buffer& of, const std::vect
                       std::string_view what) {
   require_kernel(what);
   check_owner(of);
+  refuse_barrier(of, fmt::format("{} of", what));
   const BufferInfo base = of.info();
   check_storage(base, type, what, here());
   BufferInfo info{.name = name, .dtype = type, .scope = base.scope, .span = here()};

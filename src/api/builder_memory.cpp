@@ -142,6 +142,7 @@ Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vec
                      const std::optional<Value>& value, const std::string& order, bool returns) {
   const Intrinsic* row = find_intrinsic(op);
   if (!row || row->atomic == Intrinsic::Atomic::none) fail(here(), "there is no atomic access `{}`", op);
+  refuse_barrier(buffer, op + " at");
   std::vector<Expr> at = index_of(buffer, index, op + " at");
   const BufferInfo& info = buffer.info();
   if (info.scope != Scope::global && info.scope != Scope::shared)
@@ -164,6 +165,7 @@ Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vec
 
 Expr Builder::wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index,
                          int64_t bytes, const std::optional<Value>& predicate) {
+  refuse_barrier(buffer, std::string(what) + " at");
   std::vector<Expr> at = index_of(buffer, index, std::string(what) + " at");
   const BufferInfo& info = buffer.info();
   bool wants_shared = what.find("ds") != what.npos || what.starts_with("sts");

@@ -148,6 +148,7 @@ Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& ope
   auto* part = std::get_if<BufferRegion>(&operand);
   const Buffer& buffer = part ? part->buffer : std::get<Buffer>(operand);
   check_owner(buffer);
+  if (name != "barrier") refuse_barrier(buffer, fmt::format("{}: {} is", op.said(), name));
   if (wants_value) {
     if (!part && buffer.info().shape.empty()) {
       Expr loaded = load(buffer, {});

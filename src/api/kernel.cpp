@@ -15,6 +15,7 @@
 #include "pass/check_order.h"
 #include "runtime/flags.h"
 #include "sim/reference.h"
+#include "sim/reference_barriers.h"
 #include "target/effects.h"
 #include "target/foreign.h"
 #include "target/user_rows.h"
@@ -45,7 +46,7 @@ void refuse_thread_code(const Function& f) {
     check_repeated_updates(f, k, "the reference");
     visit(as_evaluated(with_copies_in_order(f, k.body)), [&](const Call& n) {
       if (is_foreign(*n.intrinsic)) return require_foreign_eval(n, "the reference", n.span);
-      if (n.intrinsic == &sync_threads) return;
+      if (n.intrinsic == &sync_threads || is_for_reference(*n.intrinsic)) return;
       if (n.intrinsic == &load_wide || n.intrinsic == &store_wide || is_thread_level(*n.intrinsic) ||
           find_instr(n.intrinsic->name))
         fail(n.span,

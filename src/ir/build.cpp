@@ -436,6 +436,20 @@ Team whole_block(const Kernel& kernel) { return {.first = 0, .count = thread_cou
 Team team_of(const Group& group) {
   return {.first = group.first, .count = group.count, .barrier = int(group.attrs.get_int("barrier"))};
 }
+
+size_t section_length(std::span<const Stmt> stmts, size_t begin) {
+  size_t end = begin;
+  for (; end < stmts.size(); end++) {
+    auto* next = stmts[end].as<Group>();
+    auto meets = [&](const Stmt& s) {
+      auto* g = s.as<Group>();
+      return next->first < g->first + g->count && g->first < next->first + next->count;
+    };
+    auto earlier = stmts.subspan(begin, end - begin);
+    if (!next || std::ranges::any_of(earlier, meets)) break;
+  }
+  return end - begin;
+}
 int64_t thread_count(const Kernel& kernel) {
   if (kernel.threads.empty()) return 0;
   int64_t n = 1;

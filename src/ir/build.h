@@ -1,6 +1,7 @@
 // The only way to make a node: makers that check types and fold constants.
 #pragma once
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "ir/intrinsic.h"
@@ -143,6 +144,10 @@ Stmt alloc(BufferId buffer, Span span = {}, Attrs attrs = {});
 Stmt tile(const OpInfo& op, std::vector<Operand> operands, Attrs attrs, Span span = {}, Stmt body = {});
 Stmt eval(Expr value, Span span = {});
 bool is_empty(const Stmt& s);
+
+// The number of statements from `begin` on that form a section: adjacent Groups without a common thread,
+// which may run at once. 0: there is no Group.
+size_t section_length(std::span<const Stmt> stmts, size_t begin);
 
 Region whole(const Function& f, BufferId buffer);  // the buffer as a region
 // The product of its extents; 0 where one of them is no constant.

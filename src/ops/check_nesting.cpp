@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/op.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -54,7 +55,10 @@ struct Nesting {
     auto look = [&](const Expr& e, Span span) {
       visit(e, [&](const Call& c) {
         using Effect = Intrinsic::Effect;
-        if (c.intrinsic->effect == Effect::barrier || c.intrinsic->effect == Effect::partial_barrier)
+        const AsyncInstr* row = async_row_of(*c.intrinsic);
+        bool of_memory = row && row->token == Token::phase && !row->begins();
+        if (of_memory || c.intrinsic->effect == Effect::barrier ||
+            c.intrinsic->effect == Effect::partial_barrier)
           refuse(c.span ? c.span : span, c.intrinsic->name,
                  "the threads of the block do not reach it together; end the loop before it and begin "
                  "another one after it");

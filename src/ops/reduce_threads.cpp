@@ -126,6 +126,7 @@ std::optional<BufferId> Threads::load_source(const Fragment& mapping) {
                      .layouts = layouts,
                      .scratch = ctx.scratch,
                      .align = ctx.align,
+                     .map = ctx.map,
                      .note = ctx.note};
   ParallelNest nest = nest_over(r, ctx.function);
   nest.body = store(staged, nest.vars, nest.body.as<Eval>()->value, r.at());

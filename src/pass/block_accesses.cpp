@@ -12,14 +12,13 @@ namespace {
 // exchanges.
 bool is_own_affair(const Kernel& k, BufferId b) { return b.value < k.attrs.get_int("own_barriers"); }
 
-// Do two buffers share memory?
+}  // namespace
+
 bool overlap(const Function& f, BufferId a, BufferId b) {
   const BufferInfo &x = f[a], &y = f[b];
   auto bytes = [](const BufferInfo& i) { return i.elements * i.dtype.bytes(); };
   return x.address < y.address + bytes(y) && y.address < x.address + bytes(x);
 }
-
-}  // namespace
 
 bool StatementAccesses::writes() const {
   return !now.writes.empty() || std::ranges::any_of(begun, [](auto& b) { return !b.second.writes.empty(); });

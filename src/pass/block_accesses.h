@@ -32,6 +32,9 @@ struct StatementAccesses {
   bool writes() const;
 };
 
+// Do two buffers share memory?
+bool overlap(const Function& f, BufferId a, BufferId b);
+
 struct BlockAccesses {
   const Function& f;
   const Kernel& kernel;

@@ -12,6 +12,7 @@
 #include "ops/parallel.h"
 #include "ops/reducer.h"
 #include "pass/check_convergence.h"
+#include "pass/earlier_rows.h"
 #include "pass/form_teams.h"
 #include "pass/name_elements.h"
 #include "pass/passes.h"
@@ -182,6 +183,7 @@ Function canonicalize(Function f, const Target& target) {
   f = widen_reducers(std::move(f));
   for (Kernel& k : f.kernels) {
     copy_in_order(f, k, target);
+    k.body = with_earlier_rows(k.body, target);
     if (k.threads.empty()) k.threads = {target.default_threads};
     if (!target.has_threads()) {
       check_repeated_updates(f, k, target.name);

@@ -9,8 +9,8 @@
 // A kernel with the attribute own_barriers places them itself: only buffers from that number on, which the
 // compiler has made, are handled.
 //
-// Products of warpgroups read tiles through the asynchronous proxy, which sees what threads have written only
-// behind their fences: one stands in front of each barrier behind writes to such tiles.
+// The asynchronous proxy, by which copies of boxes are made, sees what threads have written only behind their
+// fences: one stands in front of each barrier behind writes to what such a copy touches somewhere.
 //
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's
 // lowered form, and a loop whose own accesses never conflict count as a whole: the barrier goes before them,
@@ -55,13 +55,13 @@ struct Inserter {
   std::map<const StmtNode*, Team> barrier_after = {};  // behind which
   std::set<const StmtNode*> warp_barrier = {};
   std::set<const StmtNode*> fenced = {};  // behind a fence, in front of the barrier
-  std::set<BufferId> multiplied = {};     // tiles that products of warpgroups read
+  std::set<BufferId> by_proxy = {};       // tiles, in whose memory the asynchronous proxy reads or writes
   Varying varying = {.f = f};
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked
   struct State {
     Accesses pending = {};                     // since its last barrier
-    Accesses unfenced = {};                    // writes to tiles of products, since the last fence
+    Accesses unfenced = {};                    // writes to shared memory since the last fence
     std::map<Token, Accesses> in_flight = {};  // begun, and not yet waited for on every way
     void add(const State& o, int warp) {
       pending.add(o.pending, warp);
@@ -94,15 +94,15 @@ struct Inserter {
   }
   void order(const Stmt& s, const StatementAccesses& a) {
     order(s, a.now);
-    for (auto& [token, begun] : a.begun) order(s, begun);
-    auto products = a.begun.find(Token::gemms);
-    if (products == a.begun.end()) return;
-    if (accesses.conflict(now.unfenced, products->second) != Conflict::none) need_barrier(barrier, s);
+    for (auto& [token, begun] : a.begun) {
+      order(s, begun);
+      if (token != Token::copies && accesses.conflict(now.unfenced, begun) != Conflict::none) need_barrier(barrier, s);
+    }
   }
-  // Writes of threads, which a later product sees behind a fence alone.
+  // Writes of threads, which the asynchronous proxy sees behind a fence alone.
   void note_unfenced(const Accesses& a) {
     for (auto& [buffer, touched] : a.writes)
-      if (multiplied.contains(buffer)) Accesses::add(now.unfenced.writes, buffer, touched, warp);
+      if (by_proxy.contains(buffer)) Accesses::add(now.unfenced.writes, buffer, touched, warp);
   }
   void follow(const StatementAccesses& a, bool by_some) {
     now.pending.add(a.now, warp);
@@ -202,9 +202,20 @@ struct Inserter {
     walk_loop(loop.body, head.now, false);
   }
 
+  // A wait for a phase: threads leave it at different times, but each when that phase has ended.
+  bool is_wait_of_all(const Stmt& s) const {
+    auto* loop = s.as<While>();
+    auto* ended = loop ? loop->cond.as<Unary>() : nullptr;
+    auto* test = ended && ended->op == UnaryOp::logical_not ? ended->a.as<Call>() : nullptr;
+    const AsyncInstr* row = test ? async_row_of(*test->intrinsic) : nullptr;
+    if (!row || row->does != AsyncInstr::AsyncKind::test || !is_empty(loop->body)) return false;
+    auto differs = [&](const Expr& e) { return varying.differs(e); };
+    return std::ranges::none_of(place_of(test->args[0])->index, differs) && !differs(test->args[1]);
+  }
+
   // Threads run it at different times, or it needs no barrier inside.
   void apart(const Stmt& s, const StatementAccesses& all) {
-    unit(s, all, varying.may_diverge(s));
+    unit(s, all, varying.may_diverge(s) && !is_wait_of_all(s));
     if (!varying.returns(s).empty()) gone = s->span;
   }
 
@@ -241,7 +252,7 @@ struct Inserter {
     for (auto& s : groups) {
       if (!at_once) order(s, accesses.of(s, team));
       auto outside = std::tuple(now, jumping, team);
-      now.pending = {}, jumping = {}, team = team_of(*s.as<Group>());
+      now.pending = {}, now.unfenced = {}, jumping = {}, team = team_of(*s.as<Group>());
       walk(s.as<Group>()->body);
       std::tie(now, jumping, team) = std::move(outside);
       follow(accesses.of(s, team), true);
@@ -294,13 +305,18 @@ struct Inserter {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
     accesses.find();
-    visit_effects(kernel.body, [&](const Stmt&, const Effect& e) {
-      if (e.begins == Token::gemms && f[e.buffer].scope == Scope::shared) multiplied.insert(e.buffer);
-    });
+    find_proxy();
     walk(kernel.body);
     return place(kernel.body);
   }
 
+  void find_proxy() {
+    visit_effects(kernel.body, [&](const Stmt&, const Effect& e) {
+      if (e.proxy != Proxy::async || f[e.buffer].scope != Scope::shared) return;
+      for (size_t i = 0; i < f.buffers.size(); i++)
+        if (BufferId b{int(i)}; f[b].scope == Scope::shared && overlap(f, e.buffer, b)) by_proxy.insert(b);
+    });
+  }
   void put_fence(const Stmt& s, std::vector<Stmt>& out) const {
     if (fenced.contains(s.get())) out.push_back(eval(call(*find_instr("fence_proxy_async"), {}), s->span));
   }

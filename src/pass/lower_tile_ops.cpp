@@ -3,6 +3,8 @@
 //
 //   clear(Cl)      ->      for r0 in unrolled(32):
 //                            Cl[r0] = 0.0
+#include <fmt/ranges.h>
+
 #include "arith/prove.h"
 #include "ir/rewrite.h"
 #include "ops/parallel.h"
@@ -53,6 +55,7 @@ struct Lowerer {
               int64_t& alignment = f[f.storage(buffer)].alignment;
               alignment = std::max(alignment, bytes);
             },
+        .map = [&](TensorMap map) { return name_of_map(std::move(map)); },
         .note = {[&](std::string subject, std::string text, Span at, bool refusal) {
           f.notes.push_back({"lower_tile_ops", std::move(subject), std::move(text), at, refusal});
         }}};
@@ -61,6 +64,18 @@ struct Lowerer {
     for (BufferId b : scratch) stmts.push_back(alloc(b, span));
     stmts.push_back(std::move(s));
     return block(std::move(stmts), span);
+  }
+
+  // Of the tensor's own shape; boxes that are alike have one.
+  std::string name_of_map(TensorMap map) {
+    for (auto& m : f.maps) {
+      bool own_shape = m.shape.empty() && m.strides.empty();
+      if (own_shape && m.tensor == map.tensor && m.box == map.box && m.swizzle == map.swizzle) return m.name;
+    }
+    std::string name = fmt::format("{}_{}", map.name, fmt::join(map.box, "x"));
+    map.name = name;
+    for (int n = 2; find_tensor_map(f, map.name); n++) map.name = fmt::format("{}_{}", name, n);
+    return f.maps.emplace_back(std::move(map)).name;
   }
 
   std::vector<Expr> physical(BufferId buffer, const std::vector<Expr>& index, Rewriter& self, Claim& claim) {

@@ -55,6 +55,7 @@ struct Lifetimes {
   std::vector<Lifetime> found = {};
   std::map<BufferId, size_t> at = {};
   std::set<BufferId> awaited = {};   // by the loops that copy into them: see pipeline_loops
+  std::set<BufferId> words = {};     // of barriers: no other thing takes their place, ever
   int64_t clock = 0, own = 0;        // own: bytes of a thread's local arrays
   bool stands = false;               // the clock: within one moment
   bool gone = false;                 // some threads have returned
@@ -143,6 +144,7 @@ struct Lifetimes {
   void finish() {
     for (auto& flight : flights)
       if (flight.token != Token::phase || !flight.is_awaited) touch(flight.buffer, clock, clock);
+    for (BufferId b : words) touch(b, 0, clock);
   }
 
   void enter(const Stmt& s, const WalkContext& context) {
@@ -160,6 +162,7 @@ struct Lifetimes {
     Effects effects = effects_of(s);
     for (auto& e : effects.list) {
       touch(e.buffer, clock, clock);
+      if (e.is_phase) words.insert(e.buffer);
       if (e.begins != Token::none && !awaited.contains(e.buffer))
         flights.push_back({e.buffer, e.begins, e.word, context, std::ssize(closed[e.begins])});
     }

@@ -64,20 +64,6 @@ void note_statement(WalkContext& at, const Stmt& s) {
   }
 }
 
-size_t section_length(std::span<const Stmt> stmts, size_t begin) {
-  size_t end = begin;
-  for (; end < stmts.size(); end++) {
-    auto* next = stmts[end].as<Group>();
-    auto meets = [&](const Stmt& s) {
-      auto* g = s.as<Group>();
-      return next->first < g->first + g->count && g->first < next->first + next->count;
-    };
-    auto earlier = stmts.subspan(begin, end - begin);
-    if (!next || std::ranges::any_of(earlier, meets)) break;
-  }
-  return end - begin;
-}
-
 namespace {
 
 struct Walker {

@@ -5,7 +5,6 @@
 // looks at the statements that concern it; `effects_of` (target/effects.h) says what a statement does to
 // memory.
 #pragma once
-#include <span>
 
 #include "arith/prove.h"
 #include "ir/rewrite.h"
@@ -46,10 +45,6 @@ class Inside {
 
 // Adds a Let or an assumption to what is known, until the block ends.
 void note_statement(WalkContext& at, const Stmt& s);
-
-// The number of statements from `begin` on that form a section: adjacent Groups without a common thread,
-// which may run at once. 0: there is no Group.
-size_t section_length(std::span<const Stmt> stmts, size_t begin);
 
 // `enter` is called at every statement, parents first, and says whether the walk goes on below it; if so,
 // `leave` is called when all below it is done.

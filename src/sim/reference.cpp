@@ -11,6 +11,7 @@
 #include "ops/own_copies.h"
 #include "ops/reducer.h"
 #include "ops/user_op.h"
+#include "sim/reference_barriers.h"
 #include "target/foreign.h"
 
 namespace tl {
@@ -141,6 +142,8 @@ struct Machine {
   ExprCompiler& compile = host.compile;
   Frame& frame = host.frame;
   Regions regions = {f, host};
+  ReferenceBarriers barriers = {host};
+  Team team = {};  // whose statements are compiled
   EvalContext context = {};
 
   explicit Machine(const Function& f) : f(f), host(f) {
@@ -273,11 +276,16 @@ struct Machine {
   }
   Step step(const If& n) {
     Code cond = deciding(n.cond);
+    auto* one = n.cond.as<Call>();
+    Team outer = team;
+    if (one && one->intrinsic == &elected) team = {.first = as_int(one->args[0]).value_or(0), .count = 1};
     Step then_body = step(n.then_body);
+    team = outer;
     Step else_body = n.else_body ? step(n.else_body) : [](Frame&) {};
     return [=](Frame& x) { cond(x).i ? then_body(x) : else_body(x); };
   }
   Step step(const While& n) {
+    if (Step wait = barriers.wait(n, team, compile.statement)) return wait;
     Code cond = deciding(n.cond);
     Step body = step(n.body);
     return [=](Frame& x) {
@@ -289,7 +297,18 @@ struct Machine {
   }
   Step step(const Block& n) {
     std::vector<Step> steps;
-    for (auto& s : n.stmts) steps.push_back(step(s));
+    for (size_t i = 0; i < n.stmts.size();) {
+      size_t groups = std::max<size_t>(1, section_length(n.stmts, i));
+      std::vector<Step> section;
+      bool waits = false;
+      for (auto& s : std::span(n.stmts).subspan(i, groups)) {
+        section.push_back(step(s));
+        waits |= waits_for_phase(s);
+      }
+      if (groups > 1 && waits) section = {barriers.beside(std::move(section))};
+      steps.insert(steps.end(), section.begin(), section.end());
+      i += groups;
+    }
     return [steps](Frame& x) {
       for (auto& s : steps) {
         s(x);
@@ -297,7 +316,12 @@ struct Machine {
       }
     };
   }
-  Step step(const Group& n) { return step(n.body); }
+  Step step(const Group& n) {
+    Team outer = std::exchange(team, team_of(n));
+    Step body = step(n.body);
+    team = outer;
+    return body;
+  }
   Step step(const Alloc& n) {
     if (auto* base = n.attrs.find("base"))  // made from an address
       return [this, id = n.buffer, span = compile.statement,
@@ -321,6 +345,7 @@ struct Machine {
     }
     if (auto* c = n.value.as<Call>(); c && c->intrinsic == &sync_threads)
       return [](Frame&) {};  // in order anyway
+    if (Step of_barrier = barriers.instruction(Stmt(&n), team, compile.statement)) return of_barrier;
     return [value = compile(n.value)](Frame& x) {
       x.misfit.reset();
       value(x);
@@ -334,6 +359,8 @@ struct Machine {
     std::vector<size_t> slots;
     for (auto& v : k.grid_vars) slots.push_back(compile.slot_of(v));
     compile.statement = k.span;
+    constexpr int64_t usual_threads = 128;  // of a kernel that names none, on every GPU
+    team = {.count = std::max(thread_count(k), k.threads.empty() ? usual_threads : 1)};
     Step body = step(k.body);
     frame.vars.resize(compile.slots.size());
     for (int64_t n = 0; n < blocks; n++) {

@@ -20,15 +20,15 @@ SIM = "sim:sm_90"
 BY_HAND = {
     "alloc_barrier": lambda s, A: T.alloc_barrier([128, 128]),
     "alloc_cluster_barrier": lambda s, A: T.alloc_cluster_barrier([128]),
-    "mbarrier_wait_parity": lambda s, A: T.mbarrier_wait_parity(mbarrier=s, parity=0),
-    "mbarrier_arrive": lambda s, A: T.mbarrier_arrive(mbarrier=s),
-    "mbarrier_expect_tx": lambda s, A: T.mbarrier_expect_tx(s, 128),
-    "mbarrier_arrive_expect_tx": lambda s, A: T.mbarrier_arrive_expect_tx(s, 128),
-    "barrier_wait": lambda s, A: T.barrier_wait(s, 0),
-    "barrier_arrive": lambda s, A: T.barrier_arrive(s),
+    "mbarrier_wait_parity": lambda s, A: T.mbarrier_wait_parity(mbarrier=T.alloc_barrier(1), parity=0),
+    "mbarrier_arrive": lambda s, A: T.mbarrier_arrive(mbarrier=T.alloc_barrier(1)),
+    "mbarrier_expect_tx": lambda s, A: T.mbarrier_expect_tx(T.alloc_barrier(1), 128),
+    "mbarrier_arrive_expect_tx": lambda s, A: T.mbarrier_arrive_expect_tx(T.alloc_barrier(1), 128),
+    "barrier_wait": lambda s, A: T.barrier_wait(T.alloc_barrier(1), 0),
+    "barrier_arrive": lambda s, A: T.barrier_arrive(T.alloc_barrier(1)),
     "fence_proxy_async": lambda s, A: T.fence_proxy_async(),
-    "cp_async_barrier_noinc": lambda s, A: T.cp_async_barrier_noinc(s),
-    "tma_copy": lambda s, A: T.tma_copy(s, s, barrier=s),
+    "cp_async_barrier_noinc": lambda s, A: T.cp_async_barrier_noinc(T.alloc_barrier(1)),
+    "tma_copy": lambda s, A: T.tma_copy(A, s, barrier=T.alloc_barrier(128)),
     "ptx_cp_async": lambda s, A: T.ptx_cp_async(
         T.access_ptr(s[0, 0], "w", 8), T.access_ptr(A[0, 0], "r", 8), 8
     ),

@@ -26,14 +26,10 @@ from tilelang.rocm.intrinsics.mfma_layout import (
     shared_16x64_to_local_64x16_layout_A,
 )
 
-BARRIERS, TMA = "mbarrier", "tensor memory accelerator"
+TMA = "tensor memory accelerator"
 WGMMA, ROLES, CLUSTERS = "wgmma", "warps with roles", "clusters of blocks"
 LATER = [
-    ("T.alloc_barrier([128] * 2)", BARRIERS), ("T.barrier_arrive(n)", BARRIERS),
-    ("T.barrier_wait(n, 0)", BARRIERS),
-    ("T.mbarrier_arrive(n)", BARRIERS), ("T.mbarrier_wait_parity(n, 1)", BARRIERS),
-    ("T.mbarrier_arrive_expect_tx(n, 64)", BARRIERS), ("T.cp_async_barrier_noinc(n)", BARRIERS),
-    ("T.fence_proxy_async()", BARRIERS), ("T.tma_copy(A, A, barrier=n)", TMA),
+    ("T.tma_load(A, A)", TMA), ("T.create_tma_descriptor(A)", TMA),
     ("T.wgmma_gemm(A, A, A)", WGMMA),
     ("T.wait_wgmma(0)", WGMMA), ("T.ws_op('load')", ROLES),
     ("T.WSPipeline('p', [A], 2)", ROLES), ("T.WSRole('producer', warps_lo=0, warps_hi=4)", ROLES),

@@ -24,10 +24,11 @@ SCHEDULES = 3
 
 @dataclass
 class Case:
-    """skip: passes to leave out. outputs: arguments that nobody has written. inputs: values
-    of arguments, as Python text."""
+    """target: of all cases of a file, where it says so. skip: passes to leave out. outputs: arguments that
+    nobody has written. inputs: values of arguments, as Python text."""
 
     name: str
+    target: str = "sim:sm_80"
     skip: list = field(default_factory=list)
     outputs: list = field(default_factory=list)
     inputs: dict = field(default_factory=dict)
@@ -39,10 +40,12 @@ class Case:
 
 
 def read_cases(path):
-    cases = []
+    cases, target = [], Case.target
     for line in path.read_text().splitlines():
-        if line.startswith("## "):
-            cases.append(Case(line[3:]))
+        if line.startswith("target: "):
+            target = line[8:]
+        elif line.startswith("## "):
+            cases.append(Case(line[3:], target))
         elif line.startswith("skip: "):
             cases[-1].skip = line[6:].split()
         elif line.startswith("outputs: "):
@@ -82,7 +85,7 @@ def simulate(case, kernel, seed):
 
 def compiled(case, folder, drop):
     function = load_text(folder, case.text(drop)).main.function
-    return tilelang._core.compile(function, "sim:sm_80", {"skip": case.skip, "cache": False})
+    return tilelang._core.compile(function, case.target, {"skip": case.skip, "cache": False})
 
 
 def marked(text):

@@ -37,9 +37,11 @@ def test_at_the_line_of_a_kernel(tmp_path):
     from helpers import FIRST_LINE, kernel
 
     with pytest.raises(tilelang.CompileError) as error:
-        kernel(tmp_path, "x = 1\nbarrier = T.alloc_barrier(128)")
+        kernel(tmp_path, "x = 1\ndescriptor = T.create_tma_descriptor(x)")
     assert error.value.line == FIRST_LINE + 1
-    assert error.value.text.startswith("T.alloc_barrier needs barriers that a kernel works by hand")
+    assert error.value.text.startswith(
+        "T.create_tma_descriptor needs copies by the tensor memory accelerator"
+    )
 
 
 def test_members():

@@ -78,7 +78,7 @@ def _decide_alike(trace: Trace, op: str, tiles: list) -> None:
     if known is not None:
         for tile in tiles:
             _set(trace, tile, known)
-    elif op in ("copy", "async_copy"):
+    elif op in ("copy", "async_copy", "tma_copy"):
         first, second = (trace.undecided[tile.id] for tile in tiles)
         if first is not second:
             first.tiles += second.tiles

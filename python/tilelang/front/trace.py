@@ -21,7 +21,7 @@ class Trace:
     __slots__ = """
         builder hint kernel file site writes owned dynamics reducers generator aliased attributes
         pass_configs compile_flags undecided activations branches born outputs returns eager parameters
-        sources attrs breakpoints large texts blocks
+        sources attrs breakpoints large texts blocks barriers
     """.split()
 
     def __init__(self, name: str) -> None:
@@ -44,6 +44,7 @@ class Trace:
         self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
         self.activations: list[Any] = []  # the functions that run, the macros called last at the end
         self.branches: list[Any] = []  # the T.If that are open
+        self.barriers: Any = None  # what T.create_barriers made last, and in which kernel
         self.blocks = 0  # loops and branches of the device opened so far
         self.born: dict[int, tuple] = {}  # objects made in one of them: themselves, and `blocks` then
         self.outputs: list[Buffer] = []  # what T.empty made

@@ -31,6 +31,7 @@ from . import (
     annotate,
     async_copies,
     atomic,
+    barriers,
     control,
     debug,
     foreign,
@@ -48,6 +49,7 @@ from . import (
     teams,
     thread,
     tile,
+    tma,
 )
 from . import gemm as _gemm
 from . import tile_op as _tile_op
@@ -55,6 +57,7 @@ from .allreduce import *  # noqa: F403
 from .annotate import *  # noqa: F403
 from .async_copies import *  # noqa: F403
 from .atomic import *  # noqa: F403
+from .barriers import *  # noqa: F403
 from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
 from .foreign import *  # noqa: F403
@@ -72,14 +75,15 @@ from .teams import *  # noqa: F403
 from .thread import *  # noqa: F403
 from .tile import *  # noqa: F403
 from .tile_op import *  # noqa: F403
+from .tma import *  # noqa: F403
 
 bool, float, double, half = map(_dtypes.dtype, ("bool", "float", "double", "half"))
 int, uint, short, long = map(_dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, _gemm, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values,
-           scalar, pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies, products,
-           foreign, lower_level, random, debug, _asserts, annotate, allreduce, _dtypes)  # fmt: skip
+           scalar, pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies, barriers, tma,
+           products, foreign, lower_level, random, debug, _asserts, annotate, allreduce, _dtypes)  # fmt: skip
 _OF_LAYOUT = """
     Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout
     make_linear_layout make_quarter_bank_swizzled_layout make_swizzled_layout make_wgmma_swizzled_layout

@@ -82,8 +82,8 @@ def warpgroup_fence_operand(
 
 
 def set_max_nreg(reg_count: Any, is_inc: Any) -> None:
-    """From here on each thread of the team's warpgroups has `reg_count` registers: more than before if is_inc,
-    which waits until other warpgroups have given so many back, else fewer.
+    """From here on each thread of the team's warpgroups has `reg_count` registers: more than before if
+    is_inc, which waits until other warpgroups have given so many back, else fewer.
 
     reg_count: a constant, 24 to 256, a multiple of 8. A block begins with 65536 registers, divided evenly
     among its threads; at its end its warpgroups have no more than these. sm_90a alone."""

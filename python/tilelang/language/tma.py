@@ -1,0 +1,103 @@
+"""Copies by the tensor memory accelerator (TMA, sm_90 and later), started by hand: one thread starts the copy of a
+whole tile, which goes on beside all threads.
+
+A load names a barrier (T.alloc_barrier) and adds its bytes to what the phase expects; the kernel arrives there and
+waits for the phase. A store is a group of its own; who started it waits by T.tma_store_wait.
+
+    full = T.alloc_barrier(128)                           # the arrivals of a phase: of all threads
+    for k in T.serial(n):
+        T.tma_copy(A[by * 64, k * 64], A_shared, barrier=full)
+        T.barrier_arrive(full)
+        T.barrier_wait(full, k % 2)                       # A_shared is there, for whoever has waited"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._core import Buffer
+from ..front import loose
+from ..front.dtypes import as_dtype
+from ..front.indexing import as_operand
+from ..front.trace import fail, in_kernel
+from ..front.values import Element, constant
+from .barriers import barrier_of
+from .tile import unused
+
+
+def tma_copy(
+    src: Any,
+    dst: Any,
+    *,
+    barrier: Any = None,
+    cluster_mask: Any = None,
+    leader_scope_threads: Any = None,
+    eviction_policy: Any = None,
+    annotations: Any = None,
+) -> None:
+    """Begin to copy a tile from a tensor to shared memory, or back; one thread of the team starts it.
+
+    src, dst: a tensor and a shared tile of one dtype, slices, or elements where the tile begins (then the other
+    side gives the extents). Elements outside of the tensor are read as 0 and not written.
+    barrier: of a load, one of T.alloc_barrier. The load adds the bytes of the whole tile to what the phase
+    expects, also where parts of it are outside; arrive there as well, and wait, before the tile is read.
+    A store takes none: it is a group of its own, see T.tma_store_wait. What the threads of the team have
+    written to the tile is stored; T.fence_proxy_async() before the barrier is for what others have.
+    The tile may be read by ordinary statements: the compiler lays it out in the swizzled panels that the
+    accelerator knows, for all that use it.
+    It is an error where the accelerator cannot move the tile: more than 5 dimensions; rows of the tile, strides
+    or the begin of the copy that are no multiples of 16 bytes (what only the call tells is checked by the
+    call); another safe value than 0; a target without one. T.copy moves every tile.
+    eviction_policy, annotations: hints that this version does not use."""
+    what = "T.tma_copy"
+    if cluster_mask is not None:
+        raise fail(f"{what}: cluster_mask is for clusters of blocks, which this version does not have yet")
+    if leader_scope_threads is not None:
+        raise fail(
+            f"{what}: leader_scope_threads is not supported: the first thread of the team starts the copy; "
+            "for that of other threads put it under T.ws, or under a condition on the thread"
+        )
+    unused(what, eviction_policy=eviction_policy, annotations=annotations or None)
+    source, target = as_operand(src, f"{what}: src"), as_operand(dst, f"{what}: dst")
+    loose.decide("tma_copy", (source, target))
+    trace = in_kernel(what)
+    written = target if target.__class__ is Buffer else target.buffer
+    if written.scope == "global":
+        if barrier is not None:
+            raise fail(
+                f"{what}: a store has no barrier: it is a group of its own, which T.tma_store_wait waits for"
+            )
+        trace.builder.tile("tma_store", (source, target), {})
+    else:
+        if barrier is None:
+            raise fail(
+                f"{what}: a load needs a barrier, at which its bytes are counted: "
+                "barrier=b, b = T.alloc_barrier(arrivals)"
+            )
+        word = barrier_of(barrier, f"{what}: barrier")
+        operand = word.region() if word.__class__ is Element else word
+        trace.builder.tile("tma_load", (source, target, operand), {})
+    trace.wrote(written)
+
+
+def tma_store_arrive() -> None:
+    """Close the stores that this thread has begun since the last time, as one group. T.tma_copy closes its own,
+    so that this adds an empty one, which makes waits no weaker."""
+    in_kernel("T.tma_store_arrive").builder.instruct("cp_async_bulk_commit_group", [])
+
+
+def tma_store_wait(count: Any = 0, read: Any = True) -> None:
+    """Wait until at most `count` (a constant) of the groups that this thread closed last are under way.
+
+    read: until all before them have read the tile, which may be written again then; False: until they have
+    written the tensor as well. Other threads may write to the tile behind the next barrier, which the compiler
+    places."""
+    what = "T.tma_store_wait"
+    left = constant(count)
+    if left.__class__ is not int or left < 0:
+        raise fail(f"{what}: count is part of the instruction: a constant, at least 0, not {count}")
+    trace = in_kernel(what)
+    row = "cp_async_bulk_wait_group_read" if read else "cp_async_bulk_wait_group"
+    trace.builder.instruct(row, [trace.builder.const(left, as_dtype("int32"))])
+
+
+__all__ = ["tma_copy", "tma_store_arrive", "tma_store_wait"]

@@ -1,0 +1,322 @@
+// tma_load and tma_store, T.tma_copy in Python: a tile is moved between a tensor and shared memory by the tensor
+// memory accelerator, beside the threads.  The first thread of the team starts it.  A load counts its bytes at a
+// barrier in memory, at which the program arrives and waits; a store is a group of its own, which the program
+// waits for.
+//
+// A tile moves in boxes of a tensor map (tma_boxes.h), which is asked for as scratch is. Elements outside of the
+// tensor are read as 0 and not written; the barrier counts them all the same.
+//
+//   tma_load(A[i, k], S, full)   ->   if tx == 0:
+//                                       mbarrier_expect_tx(address_of(full[0]), 16384)
+//                                       cp_async_bulk_tensor_2d_load(address_of(S[0]), "A_128x64", …, i, k, …)
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "arith/prove.h"
+#include "arith/simplify.h"
+#include "base/error.h"
+#include "base/product.h"
+#include "ir/text.h"
+#include "ops/mapping.h"
+#include "ops/tma_boxes.h"
+
+namespace tl {
+namespace {
+
+constexpr int64_t row_unit = 16;  // bytes that a row of a box is a multiple of
+
+bool loads(const Tile& t) { return t.op->operands.size() == 3; }
+const Region& tensor_side(const Tile& t) { return region_of(t, loads(t) ? 0 : 1); }
+const Region& tile_side(const Tile& t) { return region_of(t, loads(t) ? 1 : 0); }
+
+void complete_tma_copy(std::vector<Operand>& operands, const Function& f, Span span) {
+  complete_pair("tma_copy", std::get<Region>(operands[0]), std::get<Region>(operands[1]), f, span);
+  if (operands.size() < 3) return;
+  for (auto& range : std::get<Region>(operands[2]).ranges)
+    if (!range.extent) range.extent = imm(1), range.point = true;
+}
+
+std::string_view where(const BufferInfo& b) {
+  return b.scope == Scope::global     ? "a tensor"
+         : b.scope == Scope::shared   ? "a shared tile"
+         : b.scope == Scope::fragment ? "a fragment"
+                                      : "an array of each thread";
+}
+
+// ── what is legal ─────────────────────────────────────────────────────────────────────────────────────
+// A map of the tensor with the least box: for the rules that do not depend on the tile.
+TensorMap least_map(const Function& f, BufferId tensor) {
+  const BufferInfo& info = f[tensor];
+  TensorMap map{.name = info.name, .tensor = tensor, .box = std::vector<int64_t>(info.shape.size(), 1)};
+  if (!map.box.empty()) map.box.back() = std::max<int64_t>(1, row_unit / info.dtype.bytes());
+  return map;
+}
+
+void check_tma_barrier(const Tile& t, const Function& f) {
+  const Region& word = region_of(t, 2);
+  const BufferInfo& info = f[word.buffer];
+  if (info.scope != Scope::shared || info.dtype != u64)
+    fail(t.span, "tma_copy: barrier is one of T.alloc_barrier, but {} is {} of {}", info.name, where(info),
+         to_string(info.dtype));
+  if (product(region_shape(word)) != 1)
+    fail(t.span, "tma_copy: {} is {} barriers, and a copy counts at one: barrier={}[i]", info.name,
+         product(region_shape(word)), info.name);
+}
+
+void check_tma_copy(const Tile& t, const Function& f) {
+  const Region &src = region_of(t, 0), &dst = region_of(t, 1);
+  const BufferInfo &from = f[src.buffer], &to = f[dst.buffer];
+  const BufferInfo &tensor = f[tensor_side(t).buffer], &tile = f[tile_side(t).buffer];
+  if (tensor.scope != Scope::global || tile.scope != Scope::shared)
+    fail(t.span,
+         "tma_copy: it goes from a tensor to a shared tile or back, but {} is {} and {} is {}; T.copy moves "
+         "tiles between any two",
+         from.name, where(from), to.name, where(to));
+  Moving a = moving(t, f, src), b = moving(t, f, dst);
+  if (!same_extents(a, b))
+    fail(t.span,
+         "tma_copy: the source is {} but the destination is {}; their shapes must be equal (dimensions of "
+         "extent 1 apart)",
+         describe(f, src), describe(f, dst));
+  if (from.dtype != to.dtype)
+    fail(t.span, "tma_copy: it moves bytes as they are, but {} is {} and {} is {}; T.copy casts on the way",
+         from.name, to_string(from.dtype), to.name, to_string(to.dtype));
+  if (std::string rule = broken_rule(f, least_map(f, tensor_side(t).buffer)); !rule.empty())
+    fail(t.span, "tma_copy: a tensor map cannot describe {}: {}; T.copy moves any tensor", tensor.name, rule);
+  const Moving& of_tensor = loads(t) ? a : b;
+  bool in_rows = !a.empty() && of_tensor.back().first + 1 == tensor.shape.size();
+  int64_t row = in_rows ? a.back().second * from.dtype.bytes() : 0;
+  if (!in_rows || row % row_unit)
+    fail(t.span,
+         "tma_copy: {}, but the tensor memory accelerator moves runs of a multiple of {} bytes of the last "
+         "dimension; T.copy moves any tile",
+         in_rows ? fmt::format("a row of {} has {} bytes", describe(f, tensor_side(t)), row)
+                 : fmt::format("{} is one element of the last dimension of {}", describe(f, tensor_side(t)),
+                               tensor.name),
+         row_unit);
+  if (loads(t)) check_tma_barrier(t, f);
+}
+
+void eval_tma_copy(const Tile& t, const Function&, const EvalContext& ctx) {
+  Array out = ctx.read(region_of(t, 0));
+  out.shape = region_shape(region_of(t, 1));  // the same but for dimensions of extent 1
+  ctx.write(region_of(t, 1), out);
+}
+
+// ── how it is done ────────────────────────────────────────────────────────────────────────────────────
+const Intrinsic& instruction_of(const Tile& t, const Function& f, const Target& target) {
+  size_t rank = f[tensor_side(t).buffer].shape.size();
+  const Intrinsic* row =
+      find_instr(fmt::format("cp_async_bulk_tensor_{}d_{}", rank, loads(t) ? "load" : "store"));
+  internal_check(row, "a copy of boxes for each rank");
+  if (!target.has_threads() || target.lacks(*row))
+    fail(t.span,
+         "tma_copy: {} has no tensor memory accelerator ({} have one); T.copy moves tiles on every target",
+         target.name, chips_with(*row));
+  return *row;
+}
+
+// Is the expression certainly no multiple, whatever the arguments are?
+bool is_no_multiple(const Expr& e, int64_t of, const Facts& facts) {
+  Modular m = modular_of(e, facts);
+  return floor_mod(m.remainder, m.modulus ? std::gcd(m.modulus, of) : of) != 0;
+}
+
+bool is_plain_zero(const Expr& e) {
+  auto* real = e.as<FloatImm>();
+  return real ? real->value == 0 && !std::signbit(real->value) : is_int(e, 0);
+}
+
+// What is certain to break a rule of the chip; what only a call can tell is checked when the map is made.
+void check_tensor(const Tile& t, const Function& f, const Facts& facts) {
+  const Region& region = tensor_side(t);
+  const BufferInfo& info = f[region.buffer];
+  if (loads(t) && info.safe_value && !is_plain_zero(info.safe_value))
+    fail(t.span,
+         "tma_copy: what lies outside of {} has the safe value {}, but the tensor memory accelerator gives 0 "
+         "there; T.copy gives the safe value",
+         info.name, print(info.safe_value, &f));
+  int64_t unit = row_unit / std::gcd(row_unit, info.dtype.bytes());
+  TensorMap map{.name = info.name, .tensor = region.buffer};
+  std::vector<Expr> strides = strides_of(f, map);
+  for (size_t d = 0; d + 1 < strides.size(); d++)
+    if (is_no_multiple(strides[d], unit, facts))
+      fail(t.span,
+           "tma_copy: dimension {} of {} has the stride {}, which is never a multiple of {} elements (16 "
+           "bytes); T.copy moves such tensors",
+           d, info.name, print(strides[d], &f), unit);
+  if (is_no_multiple(region.ranges.back().min, unit, facts))
+    fail(t.span,
+         "tma_copy: the copy begins at {} of the last dimension of {}, which is never a multiple of {} "
+         "elements (16 bytes); T.copy begins anywhere",
+         print(region.ranges.back().min, &f), info.name, unit);
+}
+
+// Of the tile's layouts that boxes fill, those that suit this part of it.
+struct TmaCopy {
+  const Tile& t;
+  const Function& f;
+  Facts facts;
+  const Region &tensor = tensor_side(t), &tile = tile_side(t);
+  std::vector<int64_t> shape = tile_shape(f[tile.buffer]);
+  int64_t bytes = f[tile.buffer].dtype.bytes();
+  Moving of_tensor = moving(t, f, tensor), of_tile = moving(t, f, tile);
+
+  BoxPlan plan(const BoxLayout& lies) const { return {lies, tile, shape, bytes, of_tile, facts}; }
+  std::vector<BoxLayout> layouts() const {
+    std::vector<BoxLayout> out;
+    std::string first;
+    for (auto& l : box_layouts(shape, int(bytes * 8))) {
+      std::string why;
+      if (plan(l).boxes(why)) out.push_back(l);
+      if (first.empty()) first = why;
+    }
+    if (out.empty())
+      fail(t.span, "tma_copy: boxes cannot make up {}: {}; T.copy moves any part of a tile",
+           describe(f, tile), first);
+    return out;
+  }
+  const BoxLayout* layout_of(const std::vector<BoxLayout>& all, const Layout& given) const {
+    for (auto& l : all)
+      if (equal(l.layout, given)) return &l;
+    return nullptr;
+  }
+};
+
+LayoutDecisions infer_layout_tma_copy(const Tile& t, const LayoutContext& ctx, Strictness level) {
+  LayoutDecisions out;
+  TmaCopy copy{t, ctx.function, facts_of(ctx.function, ctx.kernel)};
+  if (level == Strictness::strict) {
+    instruction_of(t, ctx.function, ctx.target);
+    check_tensor(t, ctx.function, copy.facts);
+  }
+  std::vector<BoxLayout> all = copy.layouts();
+  for (auto& l : all) out.required[copy.tile.buffer].push_back(l.layout);
+  return out;
+}
+
+// ── lowering ──────────────────────────────────────────────────────────────────────────────────────────
+struct TmaLowering {
+  const TmaCopy& copy;
+  LowerContext& ctx;
+  BoxPlan plan;
+  Boxes boxes;
+  const Tile& t = copy.t;
+
+  std::string map() const {
+    const BufferInfo& info = copy.f[copy.tensor.buffer];
+    TensorMap m{.name = info.name,
+                .tensor = copy.tensor.buffer,
+                .box = std::vector<int64_t>(info.shape.size(), 1),
+                .swizzle = plan.lies.swizzle,
+                .span = t.span};
+    for (size_t i = 0; i < boxes.extents.size(); i++) m.box[copy.of_tensor[i].first] = boxes.extents[i];
+    if (std::string rule = broken_rule(copy.f, m); !rule.empty())
+      fail(t.span, "tma_copy: a tensor map cannot describe {}: {}; T.copy moves any tensor", info.name, rule);
+    return ctx.map(m);
+  }
+
+  // Of one box: where it lies in shared memory, which one of the tensor it is.
+  Stmt one(const Intrinsic& row, const std::vector<Expr>& numbers) const {
+    const BufferInfo &info = copy.f[copy.tensor.buffer], &tile = copy.f[copy.tile.buffer];
+    std::vector<Expr> coordinates, zeros(info.shape.size(), imm(0));
+    for (auto& range : copy.tensor.ranges) coordinates.push_back(cast(i64, range.min));
+    for (size_t i = 0; i < numbers.size(); i++) {
+      Expr& c = coordinates[copy.of_tensor[i].first];
+      c = c + numbers[i] * boxes.extents[i];
+    }
+    for (auto& c : coordinates) c = cast(i32, simplify(c, copy.facts));
+    Expr at = address(load(tile.dtype, copy.tile.buffer, {plan.offset(boxes, numbers)}, t.span));
+    Expr tensor = address(load(info.dtype, copy.tensor.buffer, zeros, t.span));
+    std::vector<Expr> args{string_imm(map()), tensor};
+    args.insert(args.end(), coordinates.begin(), coordinates.end());
+    args.insert(loads(t) ? args.begin() : args.end(), at);
+    if (loads(t)) args.push_back(word());
+    return eval(call(row, std::move(args), t.span), t.span);
+  }
+  Expr word() const {
+    const Region& r = region_of(t, 2);
+    std::vector<Expr> index;
+    for (auto& range : r.ranges) index.push_back(range.min);
+    Expr at = physical_index(ctx.layouts, copy.f, r.buffer, index, copy.facts);
+    return address(load(u64, r.buffer, {at}, t.span));
+  }
+  Stmt call_of(std::string_view name, std::vector<Expr> args) const {
+    return eval(call(*find_instr(name), std::move(args), t.span), t.span);
+  }
+
+  // What the one thread does.
+  Stmt all_boxes(const Intrinsic& row) const {
+    constexpr int64_t most_unrolled = 16;
+    std::vector<Expr> numbers;
+    Facts facts = copy.facts;
+    for (size_t i = 0; i < boxes.counts.size(); i++)
+      numbers.push_back(boxes.counts[i] == 1 ? imm(0) : facts.loop_var(loop_name(i), boxes.counts[i]));
+    Stmt s = one(row, numbers);
+    for (size_t i = boxes.counts.size(); i-- > 0;)
+      if (boxes.counts[i] > 1)
+        s = for_loop(numbers[i], boxes.counts[i],
+                     product(boxes.counts) <= most_unrolled ? Loop::unrolled : Loop::serial, s, t.span);
+    return s;
+  }
+
+  Stmt run() const {
+    const Intrinsic& row = instruction_of(t, copy.f, ctx.target);
+    ctx.align(copy.tile.buffer, plan.lies.alignment());
+    int64_t bytes = product(extents_of(copy.of_tile)) * copy.bytes;
+    std::vector<Stmt> by_one;
+    if (loads(t)) by_one.push_back(call_of("mbarrier_expect_tx", {word(), imm(bytes, i32)}));
+    by_one.push_back(all_boxes(row));
+    if (!loads(t)) by_one.push_back(call_of("cp_async_bulk_commit_group", {}));
+    int64_t count = product(boxes.counts);
+    ctx.note(std::string(t.op->name),
+             fmt::format("{} of {} elements, {}", count == 1 ? "a box" : fmt::format("{} boxes", count),
+                         fmt::join(boxes.extents, "x"),
+                         plan.lies.swizzle ? fmt::format("swizzled by {} bytes", plan.lies.swizzle)
+                                           : "not swizzled"),
+             t.span);
+    return if_then(eq(ctx.thread, imm(0)), block(std::move(by_one), t.span), {}, t.span);
+  }
+};
+
+Stmt lower_tma_copy(const Tile& t, LowerContext& ctx) {
+  TmaCopy copy{t, ctx.function, facts_of(ctx.function, ctx.kernel)};
+  std::vector<BoxLayout> all = copy.layouts();
+  const BoxLayout* lies = copy.layout_of(all, ctx.layouts.shared.at(copy.tile.buffer));
+  internal_check(lies, "a layout that the copy requires");
+  BoxPlan plan = copy.plan(*lies);
+  std::string why;
+  return TmaLowering{copy, ctx, plan, *plan.boxes(why)}.run();
+}
+
+}  // namespace
+
+extern const TileOp tma_load_op, tma_store_op;
+const TileOp tma_load_op = {
+    .info = {.name = "tma_load",
+             .doc = "Begins to move a tile from a tensor to shared memory by the tensor memory accelerator; "
+                    "`barrier` counts its bytes. Reads outside the tensor give 0.",
+             .operands = {{"src", Access::read}, {"dst", Access::write}, {"barrier", Access::update}},
+             .published = "tma_copy"},
+    .complete = complete_tma_copy,
+    .check = check_tma_copy,
+    .eval = eval_tma_copy,
+    .infer_layout = infer_layout_tma_copy,
+    .lower = lower_tma_copy,
+};
+const TileOp tma_store_op = {
+    .info = {.name = "tma_store",
+             .doc = "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
+                    "a group of its own. Writes outside the tensor are dropped.",
+             .operands = {{"src", Access::read}, {"dst", Access::write}},
+             .published = "tma_copy"},
+    .complete = complete_tma_copy,
+    .check = check_tma_copy,
+    .eval = eval_tma_copy,
+    .infer_layout = infer_layout_tma_copy,
+    .lower = lower_tma_copy,
+};
+
+}  // namespace tl
