@@ -35,6 +35,11 @@ struct CopyBeginner {
     return address(load(type.scalar(), buffer, {index}, span, {}, claim), "", span);
   }
 
+  // A tile wholly outside of its tensor, of which peel_blocks has made a branch: there is nothing to copy.
+  static bool lies_outside(const Store& s) {
+    return !contains(s.value, [](const Load&) { return true; });
+  }
+
   // The call; or why there is none.
   std::variant<Stmt, std::string> begun(const Store& s) const {
     auto* value = s.value.as<Load>();
@@ -45,7 +50,10 @@ struct CopyBeginner {
     int64_t bits = int64_t(value->dtype.bits) * value->dtype.lanes;
     bool fills = bool(value->mask);
     const AsyncInstr* row = bits % 8 ? nullptr : row_for(bits / 8, fills);
-    if (!row || !to || !from)
+    if (!to || !from)
+      return fmt::format("the {} bits that a thread moves at once are not contiguous and aligned in {}", bits,
+                         f[to ? value->buffer : s.buffer].name);
+    if (!row)
       return fmt::format("{} bits at a time are contiguous and aligned, and 32, 64 or 128 are needed", bits);
     if ((s.mask && s.mask->dtype.lanes > 1) || (fills && value->mask->dtype.lanes > 1))
       return "a part of a vector may lie outside";
@@ -62,6 +70,7 @@ struct CopyBeginner {
       std::string why;
       Stmt inner = substitute(n.body, {{n.var.get(), n.min}});
       Stmt s = rewrite(inner, [&](const Store& store, Rewriter&) -> Stmt {
+        if (lies_outside(store)) return Stmt(&store);
         auto result = begun(store);
         if (auto* reason = std::get_if<std::string>(&result)) {
           why = *reason;

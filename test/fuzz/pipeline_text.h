@@ -334,16 +334,19 @@ struct PipelineText : NestText {
         found.push_back(t);
     if (!found.empty() && draws(40, "tile of several loops or strands"))
       return found[size_t(below(int64_t(found.size())))];
+    Tile t = tile_alone(type, shape);
+    if (!t.name.empty() && !own.contains(t.name)) pool.push_back(t);
+    return t;
+  }
+  // One that no other strand uses: what it holds stays the same from step to step.
+  Tile tile_alone(const std::string& type, const Shape& shape) {
     Tile t = add("shared", type, shape);
     if (t.name.empty()) return t;
     lay_out(t);
-    if (!around.empty() && draws(15, "allocated in the loop")) {
-      top.push_back(declarations.back());
-      declarations.pop_back();
-      own.insert(t.name);
-    } else {
-      pool.push_back(t);
-    }
+    if (around.empty() || !draws(15, "allocated in the loop")) return t;
+    top.push_back(declarations.back());
+    declarations.pop_back();
+    own.insert(t.name);
     return t;
   }
   // What the tile holds before the first iteration; of one that is allocated inside, before anything else.

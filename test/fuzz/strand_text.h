@@ -121,15 +121,20 @@ struct StrandText : FillText {
     if (chance(15)) s.add(use(t));
     return s;
   }
-  // The condition is an element of a tile, which the iteration copies.
+  // The condition is an element of a tile, which the iteration copies.  Where it is around the use too, both
+  // must see the same element: other strands, which may come between them, do not have that tile.
   Strand of_an_element() {
     Strand s;
-    Tile flags = chance(60) ? tile("i32", {4}) : registers_of("i32", {4}), t = tile(any_kind(), any_shape());
+    bool begun = chance(50);
+    Tile flags = chance(40) ? registers_of("i32", {4})
+                 : begun    ? tile("i32", {4})
+                            : tile_alone("i32", {4}),
+         t = tile(any_kind(), any_shape());
     if (flags.name.empty() || t.name.empty()) return s;
     is("condition: element of a tile");
     s.add(copy_of(flags));
     std::string cond = fmt::format("if {}[{}] > {}", flags.name, below(4), below(2));
-    if (chance(50)) {
+    if (begun) {
       begin_with(t);
       s.add(under(cond, copy_of(t)));
       s.add(use(t));

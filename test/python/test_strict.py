@@ -14,13 +14,19 @@ def summed(body, stages=3, length=64, columns=256):
         with T.Kernel(1, threads=64):
             S, F = T.alloc_shared((64, length), "float32"), T.alloc_fragment((64,), "float32")
             T.clear(F)
+            if body == "rows apart":
+                T.annotate_layout({S: T.Layout((64, length), lambda i, j: i * (length + 1) + j)})
             for k in T.Pipelined(columns // length, num_stages=stages):  # the loop
-                T.copy(A[0, k * length], S)
-                if body == "barrier":
-                    T.sync_threads()
-                for i in T.Parallel(64):
-                    for j in T.serial(length):
-                        F[i] += S[i, j]
+                if body == "no copy":
+                    for i in T.Parallel(64):
+                        F[i] += A[i, k * length]
+                else:
+                    T.copy(A[0, k * length], S)
+                    if body == "barrier":
+                        T.sync_threads()
+                    for i in T.Parallel(64):
+                        for j in T.serial(length):
+                            F[i] += S[i, j]
             if body == "after":
                 for i in T.Parallel(64):
                     F[i] += S[i, 0] * 0
@@ -46,6 +52,20 @@ CASES = {
         {"body": "after"},
         "sim:sm_80",
         "loop k: the copy of A to S does not run ahead: S is read after the loop; ",
+        "T.copy(A[0, k * length], S)",
+    ),
+    "no copy": (
+        {"body": "no copy"},
+        "sim:sm_80",
+        "loop k: runs in order, num_stages=3 has no effect: it has no copy from a tensor to a tile that "
+        "could run ahead; ",
+        "for k in T.Pipelined",
+    ),
+    "not asynchronous": (
+        {"body": "rows apart"},
+        "sim:sm_80",
+        "copy: is not asynchronous here: the 128 bits that a thread moves at once are not contiguous and "
+        "aligned in S; ",
         "T.copy(A[0, k * length], S)",
     ),
 }
