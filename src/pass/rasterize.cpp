@@ -14,14 +14,14 @@
 namespace tl {
 namespace {
 
-struct Place {
+struct BlockPlace {
   Expr along, across;  // panels stand side by side along one dimension and run across the other
 };
 
 // Where block number `id` of an along × across grid stands.  Full panels are `size` wide, the last may be
 // narrower. `bind` gives a value a name where it is worth one.
 template <class Bind>
-Place place_of(const Expr& id, const Expr& along, const Expr& across, int64_t size, Bind bind) {
+BlockPlace place_of(const Expr& id, const Expr& along, const Expr& across, int64_t size, Bind bind) {
   Expr panel = bind("panel", floordiv(id, across * size)), first = panel * size;
   Expr width = bind("width", min(imm(size), along - first)), rest = bind("rest", id - first * across);
   Expr row = bind("row", floordiv(rest, width));
@@ -57,7 +57,7 @@ Function rasterize(Function f, const Target&) {
       return stmts.back().as<Let>()->var;
     };
     Expr id = y * k.grid[0] + x, along = bind("wide", k.grid[by_col]), across = bind("high", k.grid[!by_col]);
-    Place at = place_of(id, along, across, size, bind);
+    BlockPlace at = place_of(id, along, across, size, bind);
     Facts facts;
     for (auto& [v, extent] : {std::pair(x, k.grid[0]), std::pair(y, k.grid[1])})
       if (auto n = as_int(extent)) facts.bind(v, Interval{0, std::max<int64_t>(0, *n - 1)});
