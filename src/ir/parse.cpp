@@ -42,18 +42,18 @@ void check_attrs(const OpInfo& op, const std::vector<OpInfo::Attr>& rows, const 
 }  // namespace
 
 // ── tokens ────────────────────────────────────────────────────────────────────────────────────────────
-const Token& Parser::next() {
-  const Token& t = peek();
+const Lexeme& Parser::next() {
+  const Lexeme& t = peek();
   if (at + 1 < tokens.size()) at++;
   return t;
 }
 bool Parser::is(std::string_view s, size_t ahead) const {
-  const Token& t = peek(ahead);
-  return (t.kind == Token::Kind::symbol || t.kind == Token::Kind::name) && !t.quoted && t.text == s;
+  const Lexeme& t = peek(ahead);
+  return (t.kind == Lexeme::Kind::symbol || t.kind == Lexeme::Kind::name) && !t.quoted && t.text == s;
 }
 bool Parser::is_dtype(size_t ahead) const {
-  const Token& t = peek(ahead);
-  return t.kind == Token::Kind::name && !t.quoted && parse_dtype(t.text).has_value();
+  const Lexeme& t = peek(ahead);
+  return t.kind == Lexeme::Kind::name && !t.quoted && parse_dtype(t.text).has_value();
 }
 bool Parser::accept(std::string_view s) {
   if (!is(s)) return false;
@@ -63,13 +63,13 @@ bool Parser::accept(std::string_view s) {
 void Parser::expected(std::string_view what) const {
   fail(peek().span, "expected {}, found {}", what, describe(peek()));
 }
-const Token& Parser::expect(std::string_view s, std::string_view after) {
+const Lexeme& Parser::expect(std::string_view s, std::string_view after) {
   if (!is(s)) expected(fmt::format("`{}` {}", s, after));
   return next();
 }
-const Token& Parser::expect_name(std::string_view what) {
-  if (!is(Token::Kind::name) || (!peek().quoted && is_reserved(peek().text))) {
-    bool word = is(Token::Kind::name);
+const Lexeme& Parser::expect_name(std::string_view what) {
+  if (!is(Lexeme::Kind::name) || (!peek().quoted && is_reserved(peek().text))) {
+    bool word = is(Lexeme::Kind::name);
     expected(word ? fmt::format("{} (a word of the language can be one between backquotes)", what)
                   : std::string(what));
   }
@@ -85,7 +85,7 @@ Span Parser::since(size_t first) const {
 size_t Parser::closing(size_t open) const {
   size_t level = 0;
   for (size_t i = open; i < tokens.size(); i++) {
-    if (tokens[i].kind != Token::Kind::symbol) continue;
+    if (tokens[i].kind != Lexeme::Kind::symbol) continue;
     const std::string& s = tokens[i].text;
     if (s == "(" || s == "[" || s == "{") level++;
     if ((s == ")" || s == "]" || s == "}") && --level == 0) return i;
@@ -104,13 +104,13 @@ void Parser::close() {
   }
   scopes.pop_back();
 }
-void Parser::check_fresh(const Token& name) const {
+void Parser::check_fresh(const Lexeme& name) const {
   Span before;
   if (auto it = vars.find(name.unique); it != vars.end()) before = it->second->span;
   if (auto it = buffers.find(name.unique); it != buffers.end()) before = f[it->second].span;
   if (before) fail(name.span, "`{}` is already defined, at {}:{}", name.unique, before.line, before.column);
 }
-Expr Parser::define(const Token& name, DType type, bool may_shadow) {
+Expr Parser::define(const Lexeme& name, DType type, bool may_shadow) {
   if (!may_shadow) check_fresh(name);
   Expr v = var(name.text, type, name.span);
   auto it = vars.find(name.unique);
@@ -118,7 +118,7 @@ Expr Parser::define(const Token& name, DType type, bool may_shadow) {
   vars[name.unique] = v;
   return v;
 }
-void Parser::unknown(const Token& name, std::string_view what) const {
+void Parser::unknown(const Lexeme& name, std::string_view what) const {
   std::vector<std::string> known;
   if (what == "variable")
     for (auto& [n, v] : vars) known.push_back(n);
@@ -145,7 +145,7 @@ void Parser::unknown(const Token& name, std::string_view what) const {
 
 // ── statements ────────────────────────────────────────────────────────────────────────────────────────
 void Parser::end_of_line() {
-  if (!is(Token::Kind::newline)) expected("the end of the line");
+  if (!is(Lexeme::Kind::newline)) expected("the end of the line");
   next();
   weak.clear();
 }
@@ -157,18 +157,18 @@ void Parser::header_end() {
 // The statements of an indented block, as they stand: a nest that is written stays a nest.
 Stmt Parser::nest() {
   if (++depth > 500) fail(peek().span, "nested too deeply");
-  if (!is(Token::Kind::indent)) expected("an indented block");
+  if (!is(Lexeme::Kind::indent)) expected("an indented block");
   next();
   Span span = peek().span;
   std::vector<Stmt> stmts;
   open();
-  while (!is(Token::Kind::dedent) && !is(Token::Kind::end)) {
+  while (!is(Lexeme::Kind::dedent) && !is(Lexeme::Kind::end)) {
     if (accept("pass"))
       end_of_line();
     else
       stmts.push_back(statement());
   }
-  if (is(Token::Kind::dedent)) next();
+  if (is(Lexeme::Kind::dedent)) next();
   close();
   depth--;
   auto* nest = new Block(span);
@@ -183,8 +183,8 @@ Stmt Parser::body() {
 }
 
 Stmt Parser::statement() {
-  const Token& t = peek();
-  if (t.kind == Token::Kind::indent) expected("a statement at the indentation of the line above");
+  const Lexeme& t = peek();
+  if (t.kind == Lexeme::Kind::indent) expected("a statement at the indentation of the line above");
   if (is("for")) return for_statement();
   if (is("if")) return if_statement();
   if (is("group")) return group_statement();
@@ -201,11 +201,11 @@ Stmt Parser::statement() {
     header_end();
     return nest();
   }
-  if (t.kind == Token::Kind::name && is("=", 1)) return assignment();
-  if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.user_op && has_body())
+  if (t.kind == Lexeme::Kind::name && is("=", 1)) return assignment();
+  if (t.kind == Lexeme::Kind::name && is("(", 1) && vocabulary.user_op && has_body())
     return user_tile_statement();
   bool of_address = is("address_of", 2) && is("(", 3);  // an instruction that has an operator's name
-  if (t.kind == Token::Kind::name && is("(", 1) && vocabulary.find_op && !of_address)
+  if (t.kind == Lexeme::Kind::name && is("(", 1) && vocabulary.find_op && !of_address)
     if (const OpInfo* op = vocabulary.find_op(t.text)) return tile_statement(*op);
   return plain_statement();
 }
@@ -213,7 +213,7 @@ Stmt Parser::statement() {
 Stmt Parser::for_statement() {
   size_t first = at;
   next();
-  Token name = expect_name("the name of the loop's variable");
+  Lexeme name = expect_name("the name of the loop's variable");
   expect("in", "after the variable of a loop");
   std::optional<Loop> loop;
   for (int i = 0; i <= int(Loop::vectorized); i++)
@@ -286,7 +286,7 @@ Stmt Parser::group_statement() {
 Stmt Parser::alloc_statement() {
   size_t first = at;
   next();
-  const Token& name = expect_name("a buffer");
+  const Lexeme& name = expect_name("a buffer");
   auto it = buffers.find(name.unique);
   if (it == buffers.end()) unknown(name, "buffer");
   Attrs extras = attrs();
@@ -298,7 +298,7 @@ Stmt Parser::alloc_statement() {
 // `x = value` is a Let, `x = shared f32[…]` an Alloc.
 Stmt Parser::assignment() {
   size_t first = at;
-  Token name = expect_name("a name");
+  Lexeme name = expect_name("a name");
   check_fresh(name);
   next();
   if (auto scope = scope_word(0)) {
@@ -342,14 +342,14 @@ Stmt Parser::tile_statement(const OpInfo& op) {
 // Does `name(…) {…}` end in a colon?
 bool Parser::has_body() const {
   size_t end = closing(at + 1) + 1;
-  if (tokens[end].kind == Token::Kind::symbol && tokens[end].text == "{") end = closing(end) + 1;
-  return tokens[end].kind == Token::Kind::symbol && tokens[end].text == ":";
+  if (tokens[end].kind == Lexeme::Kind::symbol && tokens[end].text == "{") end = closing(end) + 1;
+  return tokens[end].kind == Lexeme::Kind::symbol && tokens[end].text == ":";
 }
 
 // name(read A[…], write B, value x) {…}: and, indented, what it becomes
 Stmt Parser::user_tile_statement() {
   size_t first = at;
-  Token name = expect_name("a tile operator");
+  Lexeme name = expect_name("a tile operator");
   next();
   std::vector<Operand> operands;
   std::vector<Access> accesses;

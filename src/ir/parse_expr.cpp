@@ -10,14 +10,14 @@
 namespace tl {
 namespace {
 
-std::optional<BinaryOp> infix_op(const Token& t) {
-  if (t.quoted || (t.kind != Token::Kind::symbol && t.text != "and" && t.text != "or")) return std::nullopt;
+std::optional<BinaryOp> infix_op(const Lexeme& t) {
+  if (t.quoted || (t.kind != Lexeme::Kind::symbol && t.text != "and" && t.text != "or")) return std::nullopt;
   for (int i = 0; i <= int(BinaryOp::logical_or); i++)
     if (symbol(BinaryOp(i)) == t.text && precedence(BinaryOp(i)) != loosest) return BinaryOp(i);
   return std::nullopt;
 }
 
-bool is_comparison_token(const Token& t) {
+bool is_comparison_token(const Lexeme& t) {
   auto op = infix_op(t);
   return op && is_comparison(*op);
 }
@@ -93,7 +93,7 @@ DType Parser::dtype() {
   return *parse_dtype(next().text);
 }
 
-Expr Parser::constant(const Token& t, bool negative, DType type, Span span) {
+Expr Parser::constant(const Lexeme& t, bool negative, DType type, Span span) {
   if (type.lanes > 1) fail(span, "a constant of one lane is expected: use broadcast(…, {})", int(type.lanes));
   if (type.is_float()) {
     double v = std::strtod(t.text.c_str(), nullptr);  // also of inf and nan
@@ -101,7 +101,7 @@ Expr Parser::constant(const Token& t, bool negative, DType type, Span span) {
   }
   if (type.is_bool()) fail(span, "a bool is written `true` or `false`");
   if (!type.is_int()) fail(span, "there are no constants of type {}", to_string(type));
-  if (t.kind != Token::Kind::integer)
+  if (t.kind != Lexeme::Kind::integer)
     fail(span, "`{}` is not an integer, but {} is", t.text, to_string(type));
   uint64_t v = 0;
   auto [end, bad] = std::from_chars(t.text.data(), t.text.data() + t.text.size(), v);
@@ -116,8 +116,8 @@ Expr Parser::constant(const Token& t, bool negative, DType type, Span span) {
 // written.
 Expr Parser::literal(bool negative) {
   size_t first = negative ? at - 1 : at;
-  Token t = next();
-  DType type = t.kind == Token::Kind::integer ? i64 : f32;
+  Lexeme t = next();
+  DType type = t.kind == Lexeme::Kind::integer ? i64 : f32;
   bool typed = is(":") && is_dtype(1);
   if (typed) {
     next();
@@ -143,9 +143,9 @@ void Parser::agree(Expr& a, Expr& b) const {
 }
 
 int64_t Parser::integer(std::string_view what) {
-  bool negative = is("-") && is(Token::Kind::integer, 1);
+  bool negative = is("-") && is(Lexeme::Kind::integer, 1);
   if (negative) next();
-  if (!is(Token::Kind::integer)) expected(what);
+  if (!is(Lexeme::Kind::integer)) expected(what);
   Expr e = literal(negative);
   if (e->dtype != i64) fail(e->span, "expected {} without a type", what);
   return *as_int(e);
@@ -172,18 +172,18 @@ std::vector<Expr> Parser::exprs(std::string_view close) {
 }
 
 Expr Parser::primary() {
-  const Token& t = peek();
+  const Lexeme& t = peek();
   if (is_number()) return literal(false);
   if (accept("(")) {
     Expr e = expr();
     expect(")", "after an expression in parentheses");
     return e;
   }
-  if (t.kind == Token::Kind::string) {
+  if (t.kind == Lexeme::Kind::string) {
     next();
     return string_imm(t.text, t.span);
   }
-  if (t.kind != Token::Kind::name) expected("an expression");
+  if (t.kind != Lexeme::Kind::name) expected("an expression");
   if (!t.quoted && (t.text == "true" || t.text == "false")) {
     next();
     return imm(t.text == "true", boolean, t.span);
@@ -217,7 +217,7 @@ Expr Parser::cast_expr() {
 
 Expr Parser::load_expr() {
   size_t first = at;
-  Token name = next();
+  Lexeme name = next();
   auto it = buffers.find(name.unique);
   if (it == buffers.end()) unknown(name, "buffer");
   next();
@@ -282,7 +282,7 @@ static constexpr NodeFunction node_functions[] = {
 };
 
 // Null where the name is none of these, nor a binary operator that is written as a function.
-Expr Parser::builtin(const Token& name, size_t first) {
+Expr Parser::builtin(const Lexeme& name, size_t first) {
   auto row = std::find_if(std::begin(node_functions), std::end(node_functions),
                           [&](auto& r) { return r.name == name.text; });
   bool is_row = row != std::end(node_functions);
@@ -301,7 +301,7 @@ Expr Parser::builtin(const Token& name, size_t first) {
 
 Expr Parser::function_call() {
   size_t first = at;
-  Token name = next();
+  Lexeme name = next();
   std::optional<DType> type;
   if (accept("<")) {
     type = dtype();
@@ -344,7 +344,7 @@ Range Parser::range() {
 }
 
 Region Parser::region() {
-  const Token& name = expect_name("a buffer");
+  const Lexeme& name = expect_name("a buffer");
   auto it = buffers.find(name.unique);
   if (it == buffers.end()) unknown(name, "buffer");
   if (!is("[")) return whole(f, it->second);
@@ -367,9 +367,9 @@ Operand Parser::operand(Access access) {
     expect(")", "after a region");
     return r;
   }
-  bool names_buffer = is(Token::Kind::name) && buffers.contains(peek().unique) && !is("(", 1);
+  bool names_buffer = is(Lexeme::Kind::name) && buffers.contains(peek().unique) && !is("(", 1);
   if (access != Access::value) {
-    if (!is("(") && is(Token::Kind::name)) return region();
+    if (!is("(") && is(Lexeme::Kind::name)) return region();
     expect("(", "before a value, or a buffer,");
     Expr e = value();
     expect(")", "after a value in the place of a region");
@@ -381,10 +381,10 @@ Operand Parser::operand(Access access) {
     bool slices = false;
     for (size_t i = at + 1, level = 0; i < after; i++) {
       const std::string& s = tokens[i].text;
-      bool symbol = tokens[i].kind == Token::Kind::symbol;
+      bool symbol = tokens[i].kind == Lexeme::Kind::symbol;
       if (symbol && (s == "[" || s == "(")) level++;
       if (symbol && (s == "]" || s == ")")) level--;
-      bool typed = tokens[i + 1].kind == Token::Kind::name && parse_dtype(tokens[i + 1].text);
+      bool typed = tokens[i + 1].kind == Lexeme::Kind::name && parse_dtype(tokens[i + 1].text);
       slices |= symbol && s == ":" && level == 1 && !typed;
     }
     bool bare = after == first + 1 && (tokens[after].text == "," || tokens[after].text == ")");
@@ -394,8 +394,8 @@ Operand Parser::operand(Access access) {
 }
 
 // ── maps and attributes ───────────────────────────────────────────────────────────────────────────────
-std::pair<Token, DType> Parser::typed_name() {
-  Token name = expect_name("the name of a variable");
+std::pair<Lexeme, DType> Parser::typed_name() {
+  Lexeme name = expect_name("the name of a variable");
   DType type = i64;
   if (is(":") && is_dtype(1)) {
     next();
@@ -413,7 +413,7 @@ IndexMap Parser::index_map(const std::vector<int64_t>& expected_extents) {
   while (!accept(")")) {
     if (!m.vars.empty()) expect(",", "between the variables of a map");
     if (expected_extents.empty() && m.extents.empty() && is(":", 1) && is_dtype(2) && !is(":", 3)) {
-      Token name = expect_name("the name of a variable");  // of a function of values
+      Lexeme name = expect_name("the name of a variable");  // of a function of values
       next();
       m.vars.push_back(define(name, dtype(), true));
       continue;
@@ -450,7 +450,7 @@ IndexMap Parser::index_map(const std::vector<int64_t>& expected_extents) {
 }
 
 AttrValue Parser::attr_value() {
-  if (is(Token::Kind::string)) return next().text;
+  if (is(Lexeme::Kind::string)) return next().text;
   if (accept("[")) {
     std::vector<int64_t> list;
     while (!accept("]")) {
@@ -469,7 +469,7 @@ AttrValue Parser::attr_value() {
   }
   bool negative = is("-");
   size_t ahead = negative ? 1 : 0;
-  if (is(Token::Kind::integer, ahead)) return integer("an integer");
+  if (is(Lexeme::Kind::integer, ahead)) return integer("an integer");
   if (!is_number(ahead)) expected("an integer, a number, a string, a list, (an expression) or a map");
   at += ahead;
   double v = std::strtod(next().text.c_str(), nullptr);
@@ -481,7 +481,7 @@ Attrs Parser::attrs() {
   if (!accept("{")) return a;
   while (!accept("}")) {
     if (!a.entries.empty()) expect(",", "between attributes");
-    Token key = expect_name("the name of an attribute");
+    Lexeme key = expect_name("the name of an attribute");
     expect("=", "after the name of an attribute");
     if (!a.entries.emplace(key.text, attr_value()).second)
       fail(key.span, "the attribute {} is given twice", key.text);

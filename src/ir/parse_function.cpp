@@ -45,14 +45,14 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
       b.elements = number("a number of elements");
     } else if (accept("alias")) {
       expect("(", "before the buffer whose storage it is");
-      const Token& name = expect_name("a buffer");
+      const Lexeme& name = expect_name("a buffer");
       auto it = buffers.find(name.unique);
       if (it == buffers.end()) unknown(name, "buffer");
       b.alias_of = it->second;
       expect(")", "after the buffer whose storage it is");
     } else if (accept("reducer")) {
       expect("(", "before a reducer's operation");
-      if (!is(Token::Kind::string)) expected("a string");
+      if (!is(Lexeme::Kind::string)) expected("a string");
       b.reducer = next().text;
       expect(")", "after a reducer's operation");
     } else if (accept("safe_value")) {
@@ -60,7 +60,7 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
       bool negative = accept("-");
       if (!is_number(0)) expected("a number");
       size_t first = at;
-      Token number = next();
+      Lexeme number = next();
       b.safe_value = constant(number, negative, b.holds != none_type ? b.holds : b.dtype, since(first));
       expect(")", "after a value");
     } else if (accept("holds")) {
@@ -76,7 +76,7 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
 }
 
 // The name and scope have been read, the type follows.
-BufferId Parser::declare(const Token& name, Scope scope) {
+BufferId Parser::declare(const Lexeme& name, Scope scope) {
   check_fresh(name);
   BufferInfo b;
   b.name = name.text;
@@ -111,9 +111,9 @@ void Parser::scan_scalars() {
   for (; at < end; at++) {
     if (is("[") || is("(")) level++;
     if ((is("]") || is(")")) && level > 0) level--;
-    bool renamed = is("as", 1) && is(Token::Kind::name, 2);
+    bool renamed = is("as", 1) && is(Lexeme::Kind::name, 2);
     size_t colon = renamed ? 3 : 1;
-    if (level == 0 && is(Token::Kind::name) && (at == begin || tokens[at - 1].text == ",") &&
+    if (level == 0 && is(Lexeme::Kind::name) && (at == begin || tokens[at - 1].text == ",") &&
         is(":", colon) && is_dtype(colon + 1) && !is("[", colon + 2))
       define(peek(renamed ? 2 : 0), *parse_dtype(peek(colon + 1).text));
   }
@@ -121,8 +121,8 @@ void Parser::scan_scalars() {
 }
 
 void Parser::param() {
-  Token name = expect_name("the name of a parameter");
-  Token inner = accept("as") ? expect_name("the name of a parameter") : name;
+  Lexeme name = expect_name("the name of a parameter");
+  Lexeme inner = accept("as") ? expect_name("the name of a parameter") : name;
   for (auto& p : f.params)
     if (p.name == name.text) fail(name.span, "two parameters are called `{}`", name.text);
   expect(":", "after the name of a parameter");
@@ -154,7 +154,7 @@ void Parser::kernel() {
       if (!clauses.insert(peek().text).second) fail(peek().span, "`{}` is given twice", peek().text);
     if (accept("grid")) {
       expect("(", "after grid");
-      std::vector<std::pair<Token, DType>> names;  // they mean nothing yet in the extents
+      std::vector<std::pair<Lexeme, DType>> names;  // they mean nothing yet in the extents
       do {
         names.push_back(typed_name());
         expect(":", "after a grid variable, as in `grid(bx: 8)`,");
@@ -193,7 +193,7 @@ void Parser::tensor_map() {
   m.name = expect_name("the name of a tensor map").text;
   if (find_tensor_map(f, m.name)) fail(since(first), "two tensor maps are called `{}`", m.name);
   expect("=", "after the name of a tensor map");
-  const Token& name = expect_name("a tensor");
+  const Lexeme& name = expect_name("a tensor");
   auto it = buffers.find(name.unique);
   if (it == buffers.end()) unknown(name, "buffer");
   m.tensor = it->second;
@@ -232,7 +232,7 @@ void Parser::function_item() {
     std::string texts[2];
     for (auto& text : texts) {
       expect(",", "in a check");
-      if (!is(Token::Kind::string)) expected("what is said where it does not hold, and where it stands");
+      if (!is(Lexeme::Kind::string)) expected("what is said where it does not hold, and where it stands");
       text = next().text;
     }
     f.checks.push_back(
@@ -240,12 +240,12 @@ void Parser::function_item() {
     return end_of_line();
   }
   if (is("kernel")) return kernel();
-  if (is("tensor_map") && is(Token::Kind::name, 1)) return tensor_map();
+  if (is("tensor_map") && is(Lexeme::Kind::name, 1)) return tensor_map();
   if (accept("pass")) return end_of_line();
   bool orphan = accept("buffer");
-  if (!is(Token::Kind::name) || !is("=", 1))
+  if (!is(Lexeme::Kind::name) || !is("=", 1))
     expected("`kernel`, `assume`, `check`, `buffer` or a workspace `W = global f32[…]`");
-  Token name = next();
+  Lexeme name = next();
   next();
   auto scope = scope_word(0);
   if (!scope) expected("global, shared, fragment or local, and a type");
@@ -269,11 +269,11 @@ void Parser::function() {
   }
   f.span = since(first);
   header_end();
-  if (!is(Token::Kind::indent)) expected("an indented block");
+  if (!is(Lexeme::Kind::indent)) expected("an indented block");
   next();
-  while (!is(Token::Kind::dedent) && !is(Token::Kind::end)) function_item();
-  if (is(Token::Kind::dedent)) next();
-  if (!is(Token::Kind::end)) expected("the end of the text after the one function");
+  while (!is(Lexeme::Kind::dedent) && !is(Lexeme::Kind::end)) function_item();
+  if (is(Lexeme::Kind::dedent)) next();
+  if (!is(Lexeme::Kind::end)) expected("the end of the text after the one function");
   for (int id = 0; id < int(f.buffers.size()); id++)
     if (!taken_ids.contains(id)) fail(f.span, "no buffer has the id {}, though a larger one is given", id);
 }

@@ -16,13 +16,13 @@ struct Lexer {
   int line = 1;
   std::vector<std::pair<char, Span>> brackets = {};  // those that are open
   std::vector<size_t> indents = {0};
-  std::vector<Token> tokens = {};
+  std::vector<Lexeme> tokens = {};
 
   char peek(size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
   Span span_from(size_t begin) const {
     return {file, line, int(begin - line_start) + 1, line, int(at - line_start) + 1};
   }
-  void add(Token::Kind kind, size_t begin, std::string value) {
+  void add(Lexeme::Kind kind, size_t begin, std::string value) {
     tokens.push_back({.kind = kind, .text = value, .unique = value, .span = span_from(begin)});
   }
   static bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
@@ -30,9 +30,9 @@ struct Lexer {
   static bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)); }
 
   void end_line() {
-    if (brackets.empty() && !tokens.empty() && tokens.back().kind != Token::Kind::newline &&
-        tokens.back().kind != Token::Kind::indent && tokens.back().kind != Token::Kind::dedent)
-      add(Token::Kind::newline, at, "");
+    if (brackets.empty() && !tokens.empty() && tokens.back().kind != Lexeme::Kind::newline &&
+        tokens.back().kind != Lexeme::Kind::indent && tokens.back().kind != Lexeme::Kind::dedent)
+      add(Lexeme::Kind::newline, at, "");
     at++;
     line++;
     line_start = at;
@@ -50,11 +50,11 @@ struct Lexer {
   void indent_to(size_t width) {
     if (width > indents.back()) {
       indents.push_back(width);
-      add(Token::Kind::indent, at, "");
+      add(Lexeme::Kind::indent, at, "");
     }
     while (width < indents.back()) {
       indents.pop_back();
-      add(Token::Kind::dedent, at, "");
+      add(Lexeme::Kind::dedent, at, "");
     }
     if (width != indents.back()) {
       at++;
@@ -82,7 +82,7 @@ struct Lexer {
       }
     std::string_view all = text.substr(begin, at - begin);
     size_t dot = all.find('.', quoted ? value.size() + 2 : 0);
-    add(Token::Kind::name, begin, value);
+    add(Lexeme::Kind::name, begin, value);
     tokens.back().unique = quoted ? spelled(value) : value;
     if (dot != all.npos) tokens.back().unique += all.substr(dot);
     tokens.back().quoted = quoted;
@@ -106,7 +106,7 @@ struct Lexer {
       while (in_name(peek())) at++;
       fail(span_from(begin), "`{}` is neither a number nor a name", text.substr(begin, at - begin));
     }
-    add(fraction ? Token::Kind::number : Token::Kind::integer, begin,
+    add(fraction ? Lexeme::Kind::number : Lexeme::Kind::integer, begin,
         std::string(text.substr(begin, at - begin)));
   }
   char escape(size_t begin) {
@@ -134,14 +134,14 @@ struct Lexer {
       }
     }
     at++;
-    add(Token::Kind::string, begin, std::move(value));
+    add(Lexeme::Kind::string, begin, std::move(value));
   }
   void symbol() {
     static constexpr std::string_view two[] = {"->", "//", "<<", ">>", "<=", ">=", "==", "!="};
     for (auto s : two)
       if (text.substr(at, 2) == s) {
         at += 2;
-        return add(Token::Kind::symbol, at - 2, std::string(s));
+        return add(Lexeme::Kind::symbol, at - 2, std::string(s));
       }
     char c = peek();
     if (std::string_view("+-*/%&|^~<>=()[]{},:").find(c) == std::string_view::npos || c == '\0') {
@@ -153,7 +153,7 @@ struct Lexer {
     at++;
     if (c == '(' || c == '[' || c == '{') brackets.emplace_back(c, span_from(at - 1));
     if ((c == ')' || c == ']' || c == '}') && !brackets.empty()) brackets.pop_back();
-    add(Token::Kind::symbol, at - 1, std::string(1, c));
+    add(Lexeme::Kind::symbol, at - 1, std::string(1, c));
   }
   void run() {
     while (at < text.size()) {
@@ -176,31 +176,31 @@ struct Lexer {
         symbol();
     }
     if (!brackets.empty()) fail(brackets.front().second, "`{}` is never closed", brackets.front().first);
-    if (!tokens.empty() && tokens.back().kind != Token::Kind::newline) add(Token::Kind::newline, at, "");
+    if (!tokens.empty() && tokens.back().kind != Lexeme::Kind::newline) add(Lexeme::Kind::newline, at, "");
     indent_to(0);
-    add(Token::Kind::end, at, "");
+    add(Lexeme::Kind::end, at, "");
   }
 };
 
 }  // namespace
 
-std::vector<Token> lex(std::string_view text, const std::string* file) {
+std::vector<Lexeme> lex(std::string_view text, const std::string* file) {
   Lexer lexer{.text = text, .file = file};
   lexer.run();
   return std::move(lexer.tokens);
 }
 
-std::string describe(const Token& token) {
+std::string describe(const Lexeme& token) {
   switch (token.kind) {
-    case Token::Kind::newline:
+    case Lexeme::Kind::newline:
       return "the end of the line";
-    case Token::Kind::indent:
+    case Lexeme::Kind::indent:
       return "a deeper indentation";
-    case Token::Kind::dedent:
+    case Lexeme::Kind::dedent:
       return "the end of the block";
-    case Token::Kind::end:
+    case Lexeme::Kind::end:
       return "the end of the text";
-    case Token::Kind::string:
+    case Lexeme::Kind::string:
       return "a string";
     default:
       return "`" + token.unique + "`";

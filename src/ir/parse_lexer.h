@@ -7,7 +7,7 @@
 
 namespace tl {
 
-struct Token {
+struct Lexeme {
   enum class Kind : uint8_t { name, integer, number, string, symbol, newline, indent, dedent, end };
   Kind kind = Kind::end;
   std::string text;     // a name without its backquotes and number; a string without its quotes
@@ -16,7 +16,7 @@ struct Token {
   Span span = {};
 };
 
-std::vector<Token> lex(std::string_view text, const std::string* file);
-std::string describe(const Token& token);  // "`:`", "the end of the line"
+std::vector<Lexeme> lex(std::string_view text, const std::string* file);
+std::string describe(const Lexeme& token);  // "`:`", "the end of the line"
 
 }  // namespace tl

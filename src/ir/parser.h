@@ -11,7 +11,7 @@ namespace tl {
 
 struct Parser {
   const Vocabulary& vocabulary;
-  std::vector<Token> tokens;
+  std::vector<Lexeme> tokens;
   size_t at = 0;
   int depth = 0;  // of nesting, bounded
   Function f = {};
@@ -22,24 +22,24 @@ struct Parser {
   bool introducing = false;  // in a parameter's shape an unknown name is an extent
   struct Weak {
     Expr e;
-    Token token;
+    Lexeme token;
     bool negative;
   };
   std::map<const ExprNode*, Weak> weak = {};  // the constants of this line that were written without a type
 
   // ── tokens ──────────────────────────────────────────────────────────────────────────────────────────
-  const Token& peek(size_t ahead = 0) const { return tokens[std::min(at + ahead, tokens.size() - 1)]; }
-  const Token& next();
+  const Lexeme& peek(size_t ahead = 0) const { return tokens[std::min(at + ahead, tokens.size() - 1)]; }
+  const Lexeme& next();
   bool is(std::string_view symbol_or_word, size_t ahead = 0) const;
-  bool is(Token::Kind kind, size_t ahead = 0) const { return peek(ahead).kind == kind; }
+  bool is(Lexeme::Kind kind, size_t ahead = 0) const { return peek(ahead).kind == kind; }
   bool is_dtype(size_t ahead = 0) const;
   bool is_number(size_t ahead = 0) const {
-    return is(Token::Kind::integer, ahead) || is(Token::Kind::number, ahead) || is("inf", ahead) ||
+    return is(Lexeme::Kind::integer, ahead) || is(Lexeme::Kind::number, ahead) || is("inf", ahead) ||
            is("nan", ahead);
   }
   bool accept(std::string_view symbol_or_word);
-  const Token& expect(std::string_view symbol_or_word, std::string_view after);
-  const Token& expect_name(std::string_view what);
+  const Lexeme& expect(std::string_view symbol_or_word, std::string_view after);
+  const Lexeme& expect_name(std::string_view what);
   [[noreturn]] void expected(std::string_view what) const;
   Span since(size_t first) const;     // from that token to the last one read
   size_t closing(size_t open) const;  // the token that closes the bracket at `open`
@@ -47,9 +47,9 @@ struct Parser {
   // ── names ───────────────────────────────────────────────────────────────────────────────────────────
   void open() { scopes.emplace_back(); }
   void close();
-  Expr define(const Token& name, DType type, bool may_shadow = false);
-  void check_fresh(const Token& name) const;
-  [[noreturn]] void unknown(const Token& name, std::string_view what) const;
+  Expr define(const Lexeme& name, DType type, bool may_shadow = false);
+  void check_fresh(const Lexeme& name) const;
+  [[noreturn]] void unknown(const Lexeme& name, std::string_view what) const;
 
   // ── parse_expr.cpp ──────────────────────────────────────────────────────────────────────────────────
   Expr expr(int tightness = 0);
@@ -57,11 +57,11 @@ struct Parser {
   Expr unary_expr();
   Expr primary();
   Expr literal(bool negative);
-  static Expr constant(const Token& token, bool negative, DType type, Span span);
+  static Expr constant(const Lexeme& token, bool negative, DType type, Span span);
   void adopt(Expr& e, DType type) const;
   void agree(Expr& a, Expr& b) const;  // each adopts the other's type
   Expr function_call();
-  Expr builtin(const Token& name, size_t first);
+  Expr builtin(const Lexeme& name, size_t first);
   Expr cast_expr();
   Expr load_expr();
   std::vector<Expr> exprs(std::string_view close);
@@ -73,7 +73,7 @@ struct Parser {
   Range range();
   Region region();
   Operand operand(Access access);
-  std::pair<Token, DType> typed_name();  // "i" or "i: i32"
+  std::pair<Lexeme, DType> typed_name();  // "i" or "i: i32"
   IndexMap index_map(const std::vector<int64_t>& expected);
   AttrValue attr_value();
   Attrs attrs();
@@ -94,7 +94,7 @@ struct Parser {
   void end_of_line();
   void header_end();  // ":" and the end of the line
 
-  BufferId declare(const Token& name, Scope scope);
+  BufferId declare(const Lexeme& name, Scope scope);
   void buffer_suffix(BufferInfo& b, std::optional<int64_t>& id);
   std::optional<Scope> scope_word(size_t ahead) const;
   void scan_scalars();

@@ -65,8 +65,9 @@ void check_claim(Warp& w, const Operation& o) {
 // `happens`: the slots of the access's mask, or -1.
 void Translator::claim(const Claim& c, int32_t happens, int place, int elements, const Intrinsic* intrinsic,
                        bool writes) {
+  if (!c) return;
   const std::vector<Expr>& shape = f[c.buffer].shape;
-  if (!c || c.index.size() != shape.size()) return;
+  if (c.index.size() != shape.size()) return;
   bool is_tile = f[c.buffer].scope != Scope::global;
   ClaimSite site{.name = name_of(f, c.buffer), .is_tile = is_tile, .place = place, .elements = elements};
   if (!site.is_tile && happens < 0) return;
