@@ -59,16 +59,29 @@ struct Inserter {
   Varying varying = {.f = f};
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked
-  struct State {
+  struct Past {
     Accesses pending = {};                     // since its last barrier
     Accesses unfenced = {};                    // writes to shared memory since the last fence
     std::map<Token, Accesses> in_flight = {};  // begun, and not yet waited for on every way
-    void add(const State& o, int warp) {
+    void add(const Past& o, int warp) {
       pending.add(o.pending, warp);
       unfenced.add(o.unfenced, warp);
       for (auto& [token, begun] : o.in_flight) in_flight[token].add(begun, warp);
     }
+  };
+  // Of a team in a section whose teams wait for one another: what it has done, for all others; and for itself
+  // in the section's next turn.
+  struct Beside {
+    Past all = {}, own = {};
+  };
+  struct State : Past {
+    std::map<std::pair<const StmtNode*, Team>, Beside> beside = {};  // by the first group of the section
+    void add(const State& o, int warp) {
+      Past::add(o, warp);
+      for (auto& [key, b] : o.beside) beside[key].all.add(b.all, warp), beside[key].own.add(b.own, warp);
+    }
   } now = {};
+  const StmtNode* section = nullptr;  // the one whose turn begins, if it is of that kind
   // Of the innermost loop: what held where it is left or continued, and what its condition reads.
   struct Jumps {
     State breaks = {}, continues = {};
@@ -79,7 +92,7 @@ struct Inserter {
   void order(const Stmt& s, const Accesses& a) {
     if (accesses.turn >= 0 && barrier.contains(s.get())) pass_barrier(s);
     if (a.empty()) return;
-    Conflict m = accesses.conflict(now.pending, a);
+    Conflict m = conflict(&Past::pending, a);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(barrier, s);
     if (m == Conflict::intra_warp && whole) warp_barrier.insert(s.get());
@@ -96,8 +109,16 @@ struct Inserter {
     order(s, a.now);
     for (auto& [token, begun] : a.begun) {
       order(s, begun);
-      if (token != Token::copies && accesses.conflict(now.unfenced, begun) != Conflict::none) need_barrier(barrier, s);
+      bool by_proxy = token != Token::copies;
+      if (by_proxy && conflict(&Past::unfenced, begun) != Conflict::none) need_barrier(barrier, s);
     }
+  }
+  // What a section's teams have done in its turns before, its program orders.
+  Conflict conflict(Accesses Past::* which, const Accesses& a) const {
+    Conflict worst = accesses.conflict(now.*which, a);
+    for (auto& [key, b] : now.beside)
+      if (key.first != section) worst = std::max(worst, accesses.conflict(b.all.*which, a));
+    return worst;
   }
   // Writes of threads, which the asynchronous proxy sees behind a fence alone.
   void note_unfenced(const Accesses& a) {
@@ -126,7 +147,12 @@ struct Inserter {
     pass_barrier(s);
   }
   void pass_barrier(const Stmt& s) {
-    if (!now.unfenced.empty()) fenced.insert(s.get());
+    bool fences = !now.unfenced.empty();
+    for (auto& [key, b] : now.beside) {
+      fences |= !b.all.unfenced.empty();
+      for (Past* p : {&b.all, &b.own}) p->pending = {}, p->unfenced = {};
+    }
+    if (fences) fenced.insert(s.get());
     now.pending = {}, now.unfenced = {};
   }
 
@@ -158,7 +184,7 @@ struct Inserter {
     for (int64_t round = 0; round < few.value_or(2 * turns); round++) {
       if (slotted) accesses.take_turn(slotted, round % turns, few ? 0 : turns);
       walk(body);
-      if (accesses.conflict(now.pending, head) != Conflict::none) need_barrier(barrier_after, body);
+      if (conflict(&Past::pending, head) != Conflict::none) need_barrier(barrier_after, body);
       now.add(std::exchange(jumping.continues, {}), warp);
       now.pending.add(head, warp);
       if (slotted && !few) ends.add(now, warp);
@@ -242,25 +268,62 @@ struct Inserter {
   }
 
   // Groups beside each other run at the same time where they signal each other: the program orders what they
-  // exchange.  Others run one after the other as far as their accesses meet.  In a group its own barrier
-  // orders; behind it is pending what all have done.
+  // exchange, also from one turn of a loop around them to the next where each waits for others.  Others run
+  // one after the other as far as their accesses meet.  In a group its own barrier orders; behind it is
+  // pending what all have done.
   void walk_section(std::span<const Stmt> groups) {
     auto signals = [&](const Stmt& s) { return accesses.of(s, team).signals || accesses.of(s, team).meets; };
     bool at_once = std::ranges::any_of(groups, signals);
+    bool is_ring = groups.size() > 1 && std::ranges::all_of(groups, waits_and_arrives);
+    section = is_ring ? groups[0].get() : nullptr;
     if (at_once)
       for (auto& s : groups) order(groups[0], accesses.of(s, team));
+    section = nullptr;
     for (auto& s : groups) {
       if (!at_once) order(s, accesses.of(s, team));
-      auto outside = std::tuple(now, jumping, team);
-      now.pending = {}, now.unfenced = {}, jumping = {}, team = team_of(*s.as<Group>());
-      walk(s.as<Group>()->body);
-      std::tie(now, jumping, team) = std::move(outside);
-      follow(accesses.of(s, team), true);
+      if (is_ring) {
+        walk_beside(s, groups[0].get());
+      } else {
+        walk_group(s, {});
+        follow(accesses.of(s, team), true);
+      }
     }
+  }
+  // What its team has done before; and what it has done behind it.
+  Past walk_group(const Stmt& s, Past before) {
+    auto outside = std::tuple(now, jumping, team);
+    for (auto& [token, begun] : now.in_flight) before.in_flight[token].add(begun, warp);
+    now = {std::move(before)}, jumping = {}, team = team_of(*s.as<Group>());
+    walk(s.as<Group>()->body);
+    Past after = now;
+    std::tie(now, jumping, team) = std::move(outside);
+    return after;
+  }
+  void walk_beside(const Stmt& s, const StmtNode* first) {
+    std::pair key(first, team_of(*s.as<Group>()));
+    Past own = walk_group(s, now.beside[key].own);
+    State outside = std::exchange(now, {});
+    const StatementAccesses& a = accesses.of(s, team);
+    follow(a, true);
+    for (auto& [token, begun] : a.begun) now.pending.add(begun, warp);
+    outside.beside[key] = {.all = now, .own = std::move(own)};
+    now = std::move(outside);
+  }
+  static bool waits_and_arrives(const Stmt& s) {
+    bool waits = false, arrives = false;
+    visit(s, [&](const Call& c) {
+      using enum AsyncInstr::AsyncKind;
+      const AsyncInstr* row = async_row_of(*c.intrinsic);
+      if (!row || row->token != Token::phase) return;
+      waits |= row->does == test;
+      arrives |= row->does == arrive || row->does == arrive_expect || row->does == signal ||
+                 row->does == signal_counted;
+    });
+    return waits && arrives;
   }
 
   void jump(const Stmt& s, const Intrinsic& intrinsic) {
-    if (&intrinsic == &continue_loop && (accesses.conflict(now.pending, jumping.head) != Conflict::none))
+    if (&intrinsic == &continue_loop && conflict(&Past::pending, jumping.head) != Conflict::none)
       need_barrier(barrier, s);
     if (&intrinsic == &break_loop) jumping.breaks.add(now, warp);
     if (&intrinsic == &continue_loop) jumping.continues.add(now, warp);
@@ -297,7 +360,10 @@ struct Inserter {
   void leaf(const Stmt& s) {
     const StatementAccesses& a = accesses.of(s, team);
     unit(s, a);
-    if (a.meets) now.pending = {.reads = {}, .writes = a.now.writes};
+    if (a.meets) {
+      for (auto& [key, b] : now.beside) b.all.pending = {}, b.own.pending = {};
+      now.pending = {.reads = {}, .writes = a.now.writes};
+    }
     if (a.fences) now.unfenced = {};
   }
 

@@ -157,27 +157,32 @@ struct BoxText : RandomText {
     body();
     indent--;
   }
+  // Each team has its loop, or both are in one.
   void teams(const std::vector<Part>& parts, const std::vector<Use>& how, int64_t filling, int64_t using_) {
-    bool first = chance(50);
+    bool first = chance(50), in_one = chance(50);
+    auto turns_of = [&](const auto& body) { in_one ? body() : loop(body); };
     auto fill = [&] {
       line("group({} : +{}):", first ? 0 : using_, filling);
       indent++;
-      loop([&] {
+      turns_of([&] {
         wait(word("empty"), fmt::format("(k // {} + 1) % 2", slots));
         fetch(parts);
       });
       indent--;
     };
-    if (first) fill();
-    line("group({} : +{}):", first ? filling : 0, using_);
-    indent++;
-    loop([&] {
-      wait(word("full"), fmt::format("k // {} % 2", slots));
-      use(parts, how);
-      arrive(word("empty"));
-    });
-    indent--;
-    if (!first) fill();
+    auto both = [&] {
+      if (first) fill();
+      line("group({} : +{}):", first ? filling : 0, using_);
+      indent++;
+      turns_of([&] {
+        wait(word("full"), fmt::format("k // {} % 2", slots));
+        use(parts, how);
+        arrive(word("empty"));
+      });
+      indent--;
+      if (!first) fill();
+    };
+    in_one ? loop(both) : both();
   }
   Program program() {
     ring = chance(60);
