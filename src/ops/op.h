@@ -78,10 +78,10 @@ struct LowerContext {
   const Function& function;
   const Kernel& kernel;
   const Target& target;
-  Team team;                                    // whose threads run the statement
-  Expr thread;                                  // the thread's number in it
-  const LayoutDecisions& layouts;               // of every shared, local and fragment buffer
-  std::function<BufferId(BufferInfo)> scratch;  // a buffer of the lowered form; the pass places its Alloc
+  Team team;                                     // whose threads run the statement
+  Expr thread;                                   // the thread's number in it
+  const LayoutDecisions& layouts;                // of every shared, local and fragment buffer
+  std::function<BufferId(BufferInfo)> scratch;   // a buffer of the lowered form; the pass places its Alloc
   std::function<void(BufferId, int64_t)> align;  // a shared buffer begins at a multiple of so many bytes
   std::function<std::string(TensorMap)> map;     // the name of such a map, which is made where there is none
   Notes note;
@@ -118,6 +118,7 @@ struct TileOp {
   std::optional<Steps> (*steps)(const Tile& t, const LayoutContext& ctx) = nullptr;
   bool takes_shared = false;  // may have shared tiles wherever it has fragments
   bool in_place = false;      // may write to what it reads, element by element
+  bool by_one = false;        // the first thread of the team carries it out alone
 };
 
 const TileOp& row_of(const Tile& t);

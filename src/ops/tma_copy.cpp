@@ -1,14 +1,13 @@
-// tma_load and tma_store, T.tma_copy in Python: a tile is moved between a tensor and shared memory by the tensor
-// memory accelerator, beside the threads.  The first thread of the team starts it.  A load counts its bytes at a
-// barrier in memory, at which the program arrives and waits; a store is a group of its own, which the program
-// waits for.
+// tma_load and tma_store, T.tma_copy in Python: a tile is moved between a tensor and shared memory by the
+// tensor memory accelerator, beside the threads.  The first thread of the team starts it.  A load counts its
+// bytes at a barrier in memory, at which the program arrives and waits; a store is a group of its own.
 //
-// A tile moves in boxes of a tensor map (tma_boxes.h), which is asked for as scratch is. Elements outside of the
-// tensor are read as 0 and not written; the barrier counts them all the same.
+// A tile moves in boxes of a tensor map (tma_boxes.h), which is asked for as scratch is. Elements outside of
+// the tensor are read as 0 and not written; the barrier counts them all the same.
 //
-//   tma_load(A[i, k], S, full)   ->   if tx == 0:
-//                                       mbarrier_expect_tx(address_of(full[0]), 16384)
-//                                       cp_async_bulk_tensor_2d_load(address_of(S[0]), "A_128x64", …, i, k, …)
+//   tma_load(A[i, k], S, full)  ->  if tx == 0:
+//                                     mbarrier_expect_tx(address_of(full[0]), 16384)
+//                                     cp_async_bulk_tensor_2d_load(address_of(S[0]), "A_128x64", …, i, k, …)
 #include <fmt/ranges.h>
 
 #include <cmath>
@@ -247,6 +246,18 @@ struct TmaLowering {
     return eval(call(*find_instr(name), std::move(args), t.span), t.span);
   }
 
+  void note_begin() const {
+    const Expr& begin = copy.tensor.ranges.back().min;
+    int64_t unit = row_unit / std::gcd(row_unit, copy.bytes);
+    if (!is_multiple(begin, unit, copy.facts))
+      ctx.note(
+          std::string(t.op->name),
+          fmt::format("begins at {} of the last dimension of {}, which is not known to be a multiple of {} "
+                      "elements (16 bytes): where it is not, the instruction is illegal",
+                      print(begin, &copy.f), copy.f[copy.tensor.buffer].name, unit),
+          t.span, true);
+  }
+
   // What the one thread does.
   Stmt all_boxes(const Intrinsic& row) const {
     constexpr int64_t most_unrolled = 16;
@@ -265,6 +276,7 @@ struct TmaLowering {
   Stmt run() const {
     const Intrinsic& row = instruction_of(t, copy.f, ctx.target);
     ctx.align(copy.tile.buffer, plan.lies.alignment());
+    note_begin();
     int64_t bytes = product(extents_of(copy.of_tile)) * copy.bytes;
     std::vector<Stmt> by_one;
     if (loads(t)) by_one.push_back(call_of("mbarrier_expect_tx", {word(), imm(bytes, i32)}));
@@ -272,10 +284,10 @@ struct TmaLowering {
     if (!loads(t)) by_one.push_back(call_of("cp_async_bulk_commit_group", {}));
     int64_t count = product(boxes.counts);
     ctx.note(std::string(t.op->name),
-             fmt::format("{} of {} elements, {}", count == 1 ? "a box" : fmt::format("{} boxes", count),
-                         fmt::join(boxes.extents, "x"),
-                         plan.lies.swizzle ? fmt::format("swizzled by {} bytes", plan.lies.swizzle)
-                                           : "not swizzled"),
+             fmt::format(
+                 "{} of {} elements, {}", count == 1 ? "a box" : fmt::format("{} boxes", count),
+                 fmt::join(boxes.extents, "x"),
+                 plan.lies.swizzle ? fmt::format("swizzled by {} bytes", plan.lies.swizzle) : "not swizzled"),
              t.span);
     return if_then(eq(ctx.thread, imm(0)), block(std::move(by_one), t.span), {}, t.span);
   }
@@ -305,11 +317,13 @@ const TileOp tma_load_op = {
     .eval = eval_tma_copy,
     .infer_layout = infer_layout_tma_copy,
     .lower = lower_tma_copy,
+    .by_one = true,
 };
 const TileOp tma_store_op = {
     .info = {.name = "tma_store",
-             .doc = "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
-                    "a group of its own. Writes outside the tensor are dropped.",
+             .doc =
+                 "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
+                 "a group of its own. Writes outside the tensor are dropped.",
              .operands = {{"src", Access::read}, {"dst", Access::write}},
              .published = "tma_copy"},
     .complete = complete_tma_copy,
@@ -317,6 +331,7 @@ const TileOp tma_store_op = {
     .eval = eval_tma_copy,
     .infer_layout = infer_layout_tma_copy,
     .lower = lower_tma_copy,
+    .by_one = true,
 };
 
 }  // namespace tl

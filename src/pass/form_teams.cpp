@@ -119,8 +119,8 @@ struct Former final : Rewriter {
   }
 
   void check_warps(const Stmt& s) const {
-    if (is_whole_warps(team) || team == whole_block(kernel)) return;
     auto* t = s.as<Tile>();
+    if (is_whole_warps(team) || team == whole_block(kernel) || (t && row_of(*t).by_one)) return;
     fail(s->span,
          "{} would run on the threads {}, which are not whole warps of {}: the threads of a warp move tiles "
          "together, so let the range begin and end at multiples of {}",

@@ -27,6 +27,8 @@
 #include "ir/rewrite.h"
 #include "pass/block_accesses.h"
 #include "pass/passes.h"
+#include "pass/pending_accesses.h"
+#include "pass/rings.h"
 #include "pass/splice.h"
 #include "pass/varying.h"
 #include "pass/warp_width.h"
@@ -37,6 +39,7 @@ namespace {
 // A barrier of a team.
 Stmt barrier_of(const Kernel& kernel, int warp, const Team& t, Span span) {
   if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
+  if (t.count == 1) return block({}, span);  // only the fence in front of it
   if (t.count == warp && t.first % warp == 0)
     return eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), span);
   if (t.first % warp || t.count % warp)
@@ -47,60 +50,66 @@ Stmt barrier_of(const Kernel& kernel, int warp, const Team& t, Span span) {
   return eval(call(*find_intrinsic("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
 }
 
+// What is put in front of which statements, and behind them.
+struct SyncPlan {
+  std::map<const StmtNode*, Team> barrier = {};        // in front, and whose
+  std::map<const StmtNode*, Team> barrier_after = {};  // behind
+  std::set<const StmtNode*> warp_barrier = {};
+  std::set<const StmtNode*> fenced = {};  // a fence in front of the barrier
+
+  Stmt place(const Stmt& body, const Kernel& kernel, int warp) const {
+    return splice(body, [&](const Stmt& original, const Stmt& walked) {
+      std::vector<Stmt> out;
+      auto put = [&](const std::map<const StmtNode*, Team>& where) {
+        auto it = where.find(original.get());
+        if (it == where.end()) return false;
+        if (fenced.contains(original.get()))
+          out.push_back(eval(call(*find_instr("fence_proxy_async"), {}), original->span));
+        out.push_back(barrier_of(kernel, warp, it->second, original->span));
+        return true;
+      };
+      if (!put(barrier) && warp_barrier.contains(original.get()))
+        out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
+      out.push_back(walked);
+      put(barrier_after);
+      return out;
+    });
+  }
+};
+
+// Has it no more iterations than there are different turns? Then each is walked once.
+std::optional<int64_t> few_turns(const For& loop) {
+  auto extent = as_int(loop.extent);
+  return extent && *extent <= loop.attrs.get_int("turns") && is_int(loop.min, 0) ? extent : std::nullopt;
+}
+
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
-  int warp;                                            // threads of one
-  std::map<const StmtNode*, Team> barrier = {};        // in front of which statements, and whose
-  std::map<const StmtNode*, Team> barrier_after = {};  // behind which
-  std::set<const StmtNode*> warp_barrier = {};
-  std::set<const StmtNode*> fenced = {};  // behind a fence, in front of the barrier
-  std::set<BufferId> by_proxy = {};       // tiles, in whose memory the asynchronous proxy reads or writes
+  int warp;  // threads of one
+  SyncPlan plan = {};
+  std::set<BufferId> by_proxy = {};  // tiles, in whose memory the asynchronous proxy reads or writes
   Varying varying = {.f = f};
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked
-  struct Past {
-    Accesses pending = {};                     // since its last barrier
-    Accesses unfenced = {};                    // writes to shared memory since the last fence
-    std::map<Token, Accesses> in_flight = {};  // begun, and not yet waited for on every way
-    void add(const Past& o, int warp) {
-      pending.add(o.pending, warp);
-      unfenced.add(o.unfenced, warp);
-      for (auto& [token, begun] : o.in_flight) in_flight[token].add(begun, warp);
-    }
-  };
-  // Of a team in a section whose teams wait for one another: what it has done, for all others; and for itself
-  // in the section's next turn.
-  struct Beside {
-    Past all = {}, own = {};
-  };
-  struct State : Past {
-    std::map<std::pair<const StmtNode*, Team>, Beside> beside = {};  // by the first group of the section
-    void add(const State& o, int warp) {
-      Past::add(o, warp);
-      for (auto& [key, b] : o.beside) beside[key].all.add(b.all, warp), beside[key].own.add(b.own, warp);
-    }
-  } now = {};
+  PendingAccesses now = {};
   const StmtNode* section = nullptr;  // the one whose turn begins, if it is of that kind
   // Of the innermost loop: what held where it is left or continued, and what its condition reads.
   struct Jumps {
-    State breaks = {}, continues = {};
+    PendingAccesses breaks = {}, continues = {};
     Accesses head = {};
   } jumping = {};
   Span gone = {};  // the statement by which some threads have returned
 
   void order(const Stmt& s, const Accesses& a) {
-    if (accesses.turn >= 0 && barrier.contains(s.get())) pass_barrier(s);
+    if (accesses.turn >= 0 && plan.barrier.contains(s.get())) pass_barrier(s);
     if (a.empty()) return;
     Conflict m = conflict(&Past::pending, a);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
-    if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(barrier, s);
-    if (m == Conflict::intra_warp && whole) warp_barrier.insert(s.get());
+    if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(plan.barrier, s);
+    if (m == Conflict::intra_warp && whole) plan.warp_barrier.insert(s.get());
   }
 
-  // What was begun counts from where it is waited for: no barrier before that has ordered it.  Where all
-  // threads wait for a phase, each has waited for itself; what groups complete is known to their own thread
-  // alone.
   void unit(const Stmt& s, const StatementAccesses& a, bool by_some = false) {
     order(s, a);
     follow(a, by_some);
@@ -110,31 +119,13 @@ struct Inserter {
     for (auto& [token, begun] : a.begun) {
       order(s, begun);
       bool by_proxy = token != Token::copies;
-      if (by_proxy && conflict(&Past::unfenced, begun) != Conflict::none) need_barrier(barrier, s);
+      if (by_proxy && conflict(&Past::unfenced, begun) != Conflict::none) need_barrier(plan.barrier, s);
     }
   }
-  // What a section's teams have done in its turns before, its program orders.
   Conflict conflict(Accesses Past::* which, const Accesses& a) const {
-    Conflict worst = accesses.conflict(now.*which, a);
-    for (auto& [key, b] : now.beside)
-      if (key.first != section) worst = std::max(worst, accesses.conflict(b.all.*which, a));
-    return worst;
+    return now.conflict(accesses, which, a, section);
   }
-  // Writes of threads, which the asynchronous proxy sees behind a fence alone.
-  void note_unfenced(const Accesses& a) {
-    for (auto& [buffer, touched] : a.writes)
-      if (by_proxy.contains(buffer)) Accesses::add(now.unfenced.writes, buffer, touched, warp);
-  }
-  void follow(const StatementAccesses& a, bool by_some) {
-    now.pending.add(a.now, warp);
-    note_unfenced(a.now);
-    for (auto& [token, begun] : a.begun) now.in_flight[token].add(begun, warp);
-    for (const Completion& c : a.completes) {
-      if (c.token != Token::phase || by_some) now.pending.add(now.in_flight[c.token], warp);
-      if (c.token == Token::copies) note_unfenced(now.in_flight[c.token]);
-      if (c.token != Token::phase && c.left == 0 && !by_some) now.in_flight.erase(c.token);
-    }
-  }
+  void follow(const StatementAccesses& a, bool by_some) { now.follow(a, by_some, by_proxy, warp); }
 
   void need_barrier(std::map<const StmtNode*, Team>& where, const Stmt& s) {
     if (gone)
@@ -147,44 +138,32 @@ struct Inserter {
     pass_barrier(s);
   }
   void pass_barrier(const Stmt& s) {
-    bool fences = !now.unfenced.empty();
-    for (auto& [key, b] : now.beside) {
-      fences |= !b.all.unfenced.empty();
-      for (Past* p : {&b.all, &b.own}) p->pending = {}, p->unfenced = {};
-    }
-    if (fences) fenced.insert(s.get());
-    now.pending = {}, now.unfenced = {};
+    if (now.pass_barrier()) plan.fenced.insert(s.get());
   }
 
   // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one. Barriers
   // that every iteration needs are placed first, as they are needed after many iterations: they may serve for
   // what happened before the loop, too.
   void walk_slotted(const Stmt& body, bool runs, const For& loop) {
-    State entry = std::exchange(now, {});
-    auto outside = std::tuple(jumping, barrier, barrier_after, warp_barrier);
+    PendingAccesses entry = std::exchange(now, {});
+    auto outside = std::tuple(jumping, plan.barrier, plan.barrier_after, plan.warp_barrier);
     walk_turns(body, {}, &loop);
-    std::tie(jumping, barrier, barrier_after, warp_barrier) = outside;
+    std::tie(jumping, plan.barrier, plan.barrier_after, plan.warp_barrier) = outside;
     walk_turns(body, {}, &loop);
     jumping = std::get<0>(outside);
     now = std::move(entry);
     walk_loop(body, {}, runs, &loop);
   }
 
-  // Has it no more iterations than there are different turns? Then each is walked once.
-  static std::optional<int64_t> few_turns(const For& loop) {
-    auto extent = as_int(loop.extent);
-    return extent && *extent <= loop.attrs.get_int("turns") && is_int(loop.min, 0) ? extent : std::nullopt;
-  }
-
   // Twice as many turns as there are different ones; what is pending behind any of them.
-  State walk_turns(const Stmt& body, const Accesses& head, const For* slotted) {
-    State ends;
+  PendingAccesses walk_turns(const Stmt& body, const Accesses& head, const For* slotted) {
+    PendingAccesses ends;
     int64_t turns = slotted ? slotted->attrs.get_int("turns") : 1;
     auto few = slotted ? few_turns(*slotted) : std::nullopt;
     for (int64_t round = 0; round < few.value_or(2 * turns); round++) {
       if (slotted) accesses.take_turn(slotted, round % turns, few ? 0 : turns);
       walk(body);
-      if (conflict(&Past::pending, head) != Conflict::none) need_barrier(barrier_after, body);
+      if (conflict(&Past::pending, head) != Conflict::none) need_barrier(plan.barrier_after, body);
       now.add(std::exchange(jumping.continues, {}), warp);
       now.pending.add(head, warp);
       if (slotted && !few) ends.add(now, warp);
@@ -195,7 +174,7 @@ struct Inserter {
 
   void walk_loop(const Stmt& body, const Accesses& head, bool runs, const For* slotted = nullptr) {
     Jumps outer = std::exchange(jumping, {.head = head});
-    State before = now;
+    PendingAccesses before = now;
     now.add(walk_turns(body, head, slotted), warp);
     now.add(jumping.breaks, warp);
     if (!runs) now.add(before, warp);
@@ -211,6 +190,7 @@ struct Inserter {
     StatementAccesses bounds = accesses.of(loop.min, team);  // read once, before the loop
     bounds.now.add(accesses.of(loop.extent, team).now, warp);
     unit(s, bounds);
+    if (has_ring(loop.body)) order(s, all);  // once, rather than in each of its turns
     auto extent = as_int(loop.extent);
     bool runs = extent && *extent > 0;
     if (!loop.attrs.find("turns"))
@@ -228,20 +208,9 @@ struct Inserter {
     walk_loop(loop.body, head.now, false);
   }
 
-  // A wait for a phase: threads leave it at different times, but each when that phase has ended.
-  bool is_wait_of_all(const Stmt& s) const {
-    auto* loop = s.as<While>();
-    auto* ended = loop ? loop->cond.as<Unary>() : nullptr;
-    auto* test = ended && ended->op == UnaryOp::logical_not ? ended->a.as<Call>() : nullptr;
-    const AsyncInstr* row = test ? async_row_of(*test->intrinsic) : nullptr;
-    if (!row || row->does != AsyncInstr::AsyncKind::test || !is_empty(loop->body)) return false;
-    auto differs = [&](const Expr& e) { return varying.differs(e); };
-    return std::ranges::none_of(place_of(test->args[0])->index, differs) && !differs(test->args[1]);
-  }
-
   // Threads run it at different times, or it needs no barrier inside.
   void apart(const Stmt& s, const StatementAccesses& all) {
-    unit(s, all, varying.may_diverge(s) && !is_wait_of_all(s));
+    unit(s, all, varying.may_diverge(s) && !is_wait_of_all(s, varying));
     if (!varying.returns(s).empty()) gone = s->span;
   }
 
@@ -258,11 +227,11 @@ struct Inserter {
     if (accesses.turn >= 0 && !n.else_body) order(s, accesses.of(s, team));
     StatementAccesses head = accesses.of(n.cond, team);
     unit(s, head);
-    if (head.meets) now.pending = {};
+    if (head.meets) now.meet();
     if (auto holds = accesses.footprints.known(n.cond)) return walk(*holds ? n.then_body : n.else_body);
-    State before = now;
+    PendingAccesses before = now;
     walk(n.then_body);
-    State after = std::exchange(now, std::move(before));
+    PendingAccesses after = std::exchange(now, std::move(before));
     walk(n.else_body);
     now.add(after, warp);
   }
@@ -274,14 +243,14 @@ struct Inserter {
   void walk_section(std::span<const Stmt> groups) {
     auto signals = [&](const Stmt& s) { return accesses.of(s, team).signals || accesses.of(s, team).meets; };
     bool at_once = std::ranges::any_of(groups, signals);
-    bool is_ring = groups.size() > 1 && std::ranges::all_of(groups, waits_and_arrives);
-    section = is_ring ? groups[0].get() : nullptr;
+    bool ring = is_ring(groups);
+    section = ring ? groups[0].get() : nullptr;
     if (at_once)
       for (auto& s : groups) order(groups[0], accesses.of(s, team));
     section = nullptr;
     for (auto& s : groups) {
       if (!at_once) order(s, accesses.of(s, team));
-      if (is_ring) {
+      if (ring) {
         walk_beside(s, groups[0].get());
       } else {
         walk_group(s, {});
@@ -302,29 +271,17 @@ struct Inserter {
   void walk_beside(const Stmt& s, const StmtNode* first) {
     std::pair key(first, team_of(*s.as<Group>()));
     Past own = walk_group(s, now.beside[key].own);
-    State outside = std::exchange(now, {});
+    PendingAccesses outside = std::exchange(now, {});
     const StatementAccesses& a = accesses.of(s, team);
     follow(a, true);
     for (auto& [token, begun] : a.begun) now.pending.add(begun, warp);
     outside.beside[key] = {.all = now, .own = std::move(own)};
     now = std::move(outside);
   }
-  static bool waits_and_arrives(const Stmt& s) {
-    bool waits = false, arrives = false;
-    visit(s, [&](const Call& c) {
-      using enum AsyncInstr::AsyncKind;
-      const AsyncInstr* row = async_row_of(*c.intrinsic);
-      if (!row || row->token != Token::phase) return;
-      waits |= row->does == test;
-      arrives |= row->does == arrive || row->does == arrive_expect || row->does == signal ||
-                 row->does == signal_counted;
-    });
-    return waits && arrives;
-  }
 
   void jump(const Stmt& s, const Intrinsic& intrinsic) {
     if (&intrinsic == &continue_loop && conflict(&Past::pending, jumping.head) != Conflict::none)
-      need_barrier(barrier, s);
+      need_barrier(plan.barrier, s);
     if (&intrinsic == &break_loop) jumping.breaks.add(now, warp);
     if (&intrinsic == &continue_loop) jumping.continues.add(now, warp);
     now = {};  // nothing comes here
@@ -361,8 +318,8 @@ struct Inserter {
     const StatementAccesses& a = accesses.of(s, team);
     unit(s, a);
     if (a.meets) {
-      for (auto& [key, b] : now.beside) b.all.pending = {}, b.own.pending = {};
-      now.pending = {.reads = {}, .writes = a.now.writes};
+      now.meet();
+      now.pending.writes = a.now.writes;
     }
     if (a.fences) now.unfenced = {};
   }
@@ -371,35 +328,9 @@ struct Inserter {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
     accesses.find();
-    find_proxy();
+    by_proxy = tiles_by_proxy(f, kernel);
     walk(kernel.body);
-    return place(kernel.body);
-  }
-
-  void find_proxy() {
-    visit_effects(kernel.body, [&](const Stmt&, const Effect& e) {
-      if (e.proxy != Proxy::async || f[e.buffer].scope != Scope::shared) return;
-      for (size_t i = 0; i < f.buffers.size(); i++)
-        if (BufferId b{int(i)}; f[b].scope == Scope::shared && overlap(f, e.buffer, b)) by_proxy.insert(b);
-    });
-  }
-  void put_fence(const Stmt& s, std::vector<Stmt>& out) const {
-    if (fenced.contains(s.get())) out.push_back(eval(call(*find_instr("fence_proxy_async"), {}), s->span));
-  }
-  Stmt place(const Stmt& body) const {
-    return splice(body, [&](const Stmt& original, const Stmt& walked) {
-      std::vector<Stmt> out;
-      if (barrier.contains(original.get())) put_fence(original, out);
-      if (auto it = barrier.find(original.get()); it != barrier.end())
-        out.push_back(barrier_of(kernel, warp, it->second, original->span));
-      else if (warp_barrier.contains(original.get()))
-        out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
-      out.push_back(walked);
-      if (barrier_after.contains(original.get())) put_fence(original, out);
-      if (auto it = barrier_after.find(original.get()); it != barrier_after.end())
-        out.push_back(barrier_of(kernel, warp, it->second, original->span));
-      return out;
-    });
+    return plan.place(kernel.body, kernel, warp);
   }
 };
 

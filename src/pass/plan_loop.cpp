@@ -163,8 +163,8 @@ std::string LoopPlanner::why_in_order() const {
           why = fmt::format("the loop on line {} in it is pipelined", n.span.line);
       },
       [&](const Tile& n) {
-        if (has_given_schedule() && is_async_copy(Stmt(&n)))
-          why = fmt::format("nothing moves across the async_copy on line {}", n.span.line);
+        if (has_given_schedule() && (is_async_copy(Stmt(&n)) || row_of(n).by_one))
+          why = fmt::format("nothing moves across the {} on line {}", n.op->said(), n.span.line);
       },
       [&](const Call& n) {
         // Groups of copies are counted, so that the order of what begins, closes and awaits them matters.

@@ -1,33 +1,14 @@
-"""T.tma_copy: what lands where, under every layout that boxes fill, ragged and in parts; rings that feed a gemm;
-what the accelerator cannot move."""
-
-import re
+"""T.tma_copy: what lands where, under every layout that boxes fill, ragged and in parts; what the
+accelerator cannot move."""
 
 import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure, random
-
-SIM = "sim:sm_90"
-
-
-def run(function, *arrays, target=SIM, schedules=4):
-    kernel = tilelang.compile(function, target=target)
-    kernel(*arrays) if target == "reference" else kernel.simulate(*arrays, schedules=schedules)
-    return kernel
+from helpers import failure, kernel, random
+from tma_cases import SIM, dynamic, notes, numbers, run, whole_block
 
 
-def numbers(shape, dtype):
-    count = int(np.prod(shape))
-    return (np.arange(count) * 37 % 251 - 99).reshape(shape).astype(dtype)
-
-
-def notes(kernel):
-    return [o.how for o in kernel.report.operators if o.name in ("tma_load", "tma_store")]
-
-
-# ── one tile there and back ───────────────────────────────────────────────────────────────────────────
 def through(shape, tile, dtype, slots=0):
     """Every tile of a tensor of two dimensions, through shared memory."""
     bm, bn = tile
@@ -160,7 +141,8 @@ def test_tensors_of_other_ranks(target):
 
 
 def test_parts_of_a_tile():
-    """Rows and panels of one tile by copies of their own, also by an index of the kernel; read as one tile."""
+    """Rows and panels of one tile by copies of their own, also by an index of the kernel; read as one
+    tile."""
 
     @T.prim_func
     def main(X: T.Tensor((64, 128), "float16"), Y: T.Tensor((64, 128), "float16")):
@@ -209,184 +191,7 @@ def test_operators_agree_with_it_on_a_layout(M, K, N):
     assert kernel.get_kernel_source().count("ldmatrix") > 0
 
 
-# ── rings ─────────────────────────────────────────────────────────────────────────────────────────────
-def gemm(M, N, K, slots=3, bm=64, bn=128, bk=64):
-    """The producer runs ahead by as many tiles as there are slots."""
-
-    @T.prim_func
-    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float16")):
-        with T.Kernel(T.ceildiv(N, bn), T.ceildiv(M, bm), threads=256) as (bx, by):
-            A_shared = T.alloc_shared((slots, bm, bk), "float16")
-            B_shared = T.alloc_shared((slots, bk, bn), "float16")
-            C_shared = T.alloc_shared((bm, bn), "float16")
-            C_local = T.alloc_fragment((bm, bn), "float32")
-            full = T.alloc_barrier([128] * slots)
-            empty = T.alloc_barrier([128] * slots)
-            with T.ws(1):
-                for k in T.serial(T.ceildiv(K, bk)):
-                    T.barrier_wait(empty[k % slots], (k // slots + 1) % 2)
-                    T.tma_copy(A[by * bm, k * bk], A_shared[k % slots, :, :], barrier=full[k % slots])
-                    T.tma_copy(B[k * bk, bx * bn], B_shared[k % slots, :, :], barrier=full[k % slots])
-                    T.barrier_arrive(full[k % slots])
-            with T.ws(0):
-                T.clear(C_local)
-                for k in T.serial(T.ceildiv(K, bk)):
-                    T.barrier_wait(full[k % slots], k // slots % 2)
-                    T.gemm(A_shared[k % slots, :, :], B_shared[k % slots, :, :], C_local)
-                    T.barrier_arrive(empty[k % slots])
-                T.copy(C_local, C_shared)
-                T.tma_copy(C_shared, C[by * bm, bx * bn])
-                T.tma_store_wait(0)
-
-    return main
-
-
-def multiplied(function, M, N, K, target=SIM, schedules=6):
-    a, b = random(M, K, dtype="float16"), random(K, N, dtype="float16", seed=1)
-    c = np.full((M, N), np.nan, "float16")
-    kernel = run(function, a, b, c, target=target, schedules=schedules)
-    assert np.abs(c - a.astype(float) @ b.astype(float)).max() < 0.05
-    return kernel
-
-
-@pytest.mark.parametrize("target", [SIM, "reference"])
-@pytest.mark.parametrize("M, N, K", [(128, 256, 192), (100, 136, 328), (64, 128, 64), (72, 8, 8)])
-def test_a_gemm_by_a_producer_and_a_consumer(M, N, K, target):
-    multiplied(gemm(M, N, K), M, N, K, target)
-
-
-@pytest.mark.parametrize("slots", [1, 2, 4])
-def test_rings_of_other_lengths(slots):
-    multiplied(gemm(64, 64, 328, slots, bn=64), 64, 64, 328, schedules=20)
-
-
-def test_teams_get_what_the_program_says():
-    """No barrier but the block's behind the initialisation, and one of the consumer's threads between the fragment
-    that they store and the copy that one of them starts."""
-    source = tilelang.compile(gemm(128, 256, 192), target=SIM).get_kernel_source()
-    body = source[source.index("main_kernel") :]
-    assert body.count("__syncthreads()") == 1 and body.count("bar_sync") == 1
-    at = body.index("tl_bar_sync<")
-    assert re.search(r"tl_fence_proxy_async\(\);\s*$", body[:at])
-    assert body[at:].index("tensor_2d_store") < body[at:].index("commit_group")
-    assert body.count("fence_proxy") == 1
-
-
-def whole_block(M, N, K, bm=64, bn=64, bk=64):
-    """All threads fetch and multiply: the compiler orders the next copy behind the readers."""
-
-    @T.prim_func
-    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float16")):
-        with T.Kernel(T.ceildiv(N, bn), T.ceildiv(M, bm), threads=128) as (bx, by):
-            A_shared = T.alloc_shared((bm, bk), "float16")
-            B_shared = T.alloc_shared((bk, bn), "float16")
-            C_shared = T.alloc_shared((bm, bn), "float16")
-            C_local = T.alloc_fragment((bm, bn), "float32")
-            full = T.alloc_barrier(128)
-            T.clear(C_local)
-            for k in T.serial(T.ceildiv(K, bk)):
-                T.tma_copy(A[by * bm, k * bk], A_shared, barrier=full)
-                T.tma_copy(B[k * bk, bx * bn], B_shared, barrier=full)
-                T.barrier_arrive(full)
-                T.barrier_wait(full, k % 2)
-                T.gemm(A_shared, B_shared, C_local)
-            T.copy(C_local, C_shared)
-            T.tma_copy(C_shared, C[by * bm, bx * bn])
-            T.tma_store_wait(0)
-
-    return main
-
-
-def test_one_barrier_a_turn_without_teams():
-    kernel = multiplied(whole_block(100, 136, 200), 100, 136, 200, schedules=12)
-    source = kernel.get_kernel_source()
-    source = source[source.index("main_kernel") :]
-    loop = source[source.index("for (int k = 0") : source.index("tl_round")]
-    assert loop.count("__syncthreads()") == 2  # one in the turn, in front of the copies; one behind the loop
-    assert loop.index("__syncthreads()") < loop.index("tensor_2d_load")
-
-
-def test_stores_that_overlap_the_next_tile():
-    """Two tiles in turn: the one before the last must have been read."""
-
-    @T.prim_func
-    def main(X: T.Tensor((6, 32, 64), "float16"), Y: T.Tensor((6, 32, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            S = T.alloc_shared((2, 32, 64), "float16")
-            for k in T.serial(6):
-                for i, j in T.Parallel(32, 64):
-                    S[k % 2, i, j] = X[k, i, j] + T.float16(1)
-                T.tma_copy(S[k % 2, :, :], Y[k, :, :])
-                T.tma_store_arrive()
-                T.tma_store_wait(0)
-
-    x, y = numbers((6, 32, 64), "float16"), np.zeros((6, 32, 64), "float16")
-    kernel = run(main, x, y, schedules=12)
-    assert np.array_equal(y, x + 1)
-    loop = kernel.get_kernel_source().split("for (int k = 0")[1]
-    assert re.search(r"fence_proxy_async\(\);\s*__syncthreads\(\);\s*if \(tx == 0\)", loop)
-
-
-def test_a_fence_behind_the_programs_own_barrier():
-    """What threads wrote before T.sync_threads() is stored all the same: the fence and a barrier come before it."""
-
-    @T.prim_func
-    def main(X: T.Tensor((32, 64), "float16"), Y: T.Tensor((32, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            S = T.alloc_shared((32, 64), "float16")
-            T.copy(X, S)
-            T.sync_threads()
-            T.tma_copy(S, Y)
-            T.tma_store_wait()
-
-    x, y = numbers((32, 64), "float16"), np.zeros((32, 64), "float16")
-    run(main, x, y)
-    assert np.array_equal(x, y)
-
-
-def test_a_tile_in_the_place_of_another():
-    """What threads wrote to a tile that is gone, and the copy that comes in its place."""
-
-    @T.prim_func
-    def main(X: T.Tensor((64, 64), "float16"), Y: T.Tensor((64, 64), "float16")):
-        with T.Kernel(1, threads=128):
-            full = T.alloc_barrier(128)
-            P = T.alloc_shared((64, 64), "float16")
-            F = T.alloc_fragment((64, 64), "float16")
-            for i, j in T.Parallel(64, 64):
-                P[i, j] = X[j, i]
-            T.copy(P, F)
-            S = T.alloc_shared((64, 64), "float16")
-            T.tma_copy(X, S, barrier=full)
-            T.barrier_arrive(full)
-            T.barrier_wait(full, 0)
-            for i, j in T.Parallel(64, 64):
-                F[i, j] = F[i, j] + S[i, j]
-            T.copy(F, Y)
-
-    x, y = numbers((64, 64), "float16"), np.zeros((64, 64), "float16")
-    kernel = run(main, x, y)
-    assert np.array_equal(y, x + x.T)
-    places = {b.name: b.address for b in kernel.report.buffers}
-    assert places["P"] <= places["S"] < places["P"] + 64 * 64 * 2
-
-
 # ── what only the call tells ──────────────────────────────────────────────────────────────────────────
-def dynamic():
-    m, n = T.dynamic("m"), T.dynamic("n")
-
-    @T.prim_func
-    def main(X: T.Tensor((m, n), "float16"), Y: T.Tensor((m, n), "float16")):
-        with T.Kernel(T.ceildiv(n, 64), T.ceildiv(m, 64), threads=64) as (bx, by):
-            S = T.alloc_shared((64, 64), "float16")
-            full = T.alloc_barrier(64)
-            T.tma_copy(X[by * 64, bx * 64], S, barrier=full)
-            T.barrier_arrive(full)
-            T.barrier_wait(full, 0)
-            T.tma_copy(S, Y[by * 64, bx * 64])
-            T.tma_store_wait(0)
-
-    return main
 
 
 @pytest.mark.parametrize("shape", [(100, 72), (1, 8), (64, 200)])
@@ -394,6 +199,15 @@ def test_shapes_of_the_call(shape):
     x, y = numbers(shape, "float16"), np.zeros(shape, "float16")
     run(dynamic(), x, y)
     assert np.array_equal(x, y)
+
+
+def test_one_kernel_and_tensors_of_several_shapes():
+    """Each call makes its own maps."""
+    kernel = tilelang.compile(dynamic(), target=SIM)
+    for shape in [(100, 72), (3, 200), (100, 72), (64, 8)]:
+        x, y = numbers(shape, "float16"), np.zeros(shape, "float16")
+        kernel(x, y)
+        assert np.array_equal(x, y)
 
 
 def test_strides_and_addresses_of_the_call():
@@ -409,27 +223,54 @@ def test_strides_and_addresses_of_the_call():
         run(dynamic(), x, y)
 
 
+def test_what_is_not_known_to_be_aligned_is_told():
+    @T.prim_func
+    def main(X: T.Tensor((8, 256), "float16"), at: T.Tensor((1,), "int32"), Y: T.Tensor((8, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            S = T.alloc_shared((8, 64), "float16")
+            full = T.alloc_barrier(64)
+            T.tma_copy(X[0, at[0]], S, barrier=full)
+            T.barrier_arrive(full)
+            T.barrier_wait(full, 0)
+            T.copy(S, Y)
+
+    x, y = numbers((8, 256), "float16"), np.zeros((8, 64), "float16")
+    kernel = run(main, x, np.array([72], "int32"), y)
+    assert np.array_equal(y, x[:, 72 : 72 + 64])
+    assert any(
+        "not known to be a multiple of 8 elements (16 bytes)" in n.text for n in kernel.report.refusals
+    )
+    with pytest.raises(tilelang.SimulationError, match="the last coordinate is 71, which is 142 bytes"):
+        run(main, x, np.array([71], "int32"), y)
+
+
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────────
+
+
 SIGNATURE = (
     "A: T.Tensor((64, 64), 'float16'), H: T.Tensor((64, 60), 'float16'), n: T.int32, "
     "D: T.Tensor((2, 2, 2, 2, 2, 64), 'float16'), E: T.Tensor((64, 64), 'float16', strides=(64, 2)), "
     "P: T.Tensor((64, 64), 'int4'), U: T.Tensor((4, 400), 'uint8')"
 )
+
+
 ONE = "b = T.alloc_barrier(32)\nS = T.alloc_shared((64, 64), 'float16')\n"
+
+
 REFUSED = [
-    ("T.tma_copy(A, S)", "a load needs a barrier, at which its bytes are counted: barrier=b, b = T.alloc_barrier("),
-    ("T.tma_copy(S, A, barrier=b)", "a store has no barrier: it is a group of its own, which T.tma_store_wait"),
+    ("T.tma_copy(A, S)", "a load needs a barrier, at which its bytes are counted: barrier=b, b = "),
+    ("T.tma_copy(S, A, barrier=b)", "a store has no barrier: it is a group of its own, which T.tma"),
     ("T.tma_copy(A, S, barrier=S)", "barrier is one of T.alloc_barrier, but S is a shared tile of float16"),
     ("T.tma_copy(A, S, barrier=3)", "a barrier is what T.alloc_barrier makes, or an element of that, not 3"),
     ("c = T.alloc_barrier([1, 1])\nT.tma_copy(A, S, barrier=c)", "c is 2 barriers, and a copy counts at one"),
     ("T.tma_copy(A, S, barrier=b, cluster_mask=3)", "cluster_mask is for clusters of blocks"),
     ("T.tma_copy(A, S, barrier=b, leader_scope_threads=32)", "the first thread of the team starts the copy"),
-    ("F = T.alloc_fragment((64, 64), 'float16')\nT.tma_copy(A, F, barrier=b)", "F is a fragment; T.copy moves tiles"),
+    ("F = T.alloc_fragment((64, 64), 'float16')\nT.tma_copy(A, F, barrier=b)", "F is a fragment; "),
     ("T.tma_copy(A, E)", "goes from a tensor to a shared tile or back, but A is a tensor and E is a tensor"),
     ("T.tma_copy(S, S, barrier=b)", "but S is a shared tile and S is a shared tile"),
     ("R = T.alloc_shared((64, 64), 'float32')\nT.tma_copy(A, R, barrier=b)", "A is float16 and R is float32"),
     ("T.tma_copy(A[0:32, :], S, barrier=b)", "the source is A: float16[32, 64] but the destination is S"),
-    ("T.tma_copy(H[0:64, 0:56], S[0:64, 0:56], barrier=b)", "a stride is 120 bytes, which must be a multiple of 16"),
+    ("T.tma_copy(H[0:64, 0:56], S[0:64, 0:56], barrier=b)", "a stride is 120 bytes, which must be"),
     ("T.tma_copy(A[0:64, 0:4], S[0:64, 0:4], barrier=b)", "a row of A: float16[64, 4] has 8 bytes, but"),
     ("T.tma_copy(A[:, 0], S[:, 0], barrier=b)", "A: float16[64] is one element of the last dimension of A"),
     ("T.tma_copy(D[0, 0, 0, 0, :, :], S[0:2, :], barrier=b)", "it has 6 dimensions, not 1 to 5"),
@@ -467,8 +308,6 @@ LATER = [
 
 @pytest.mark.parametrize("body, text", LATER)
 def test_what_is_refused_when_it_is_compiled(tmp_path, body, text):
-    from helpers import kernel
-
     with pytest.raises(tilelang.CompileError) as error:
         tilelang.compile(kernel(tmp_path, ONE + body, signature=SIGNATURE), target=SIM)
     assert text in error.value.text and error.value.line == 7 + body.count("\n"), str(error.value)
@@ -489,18 +328,6 @@ def test_chips_without_an_accelerator(target):
     assert "T.tma_copy(X, S, barrier=full)" in str(error.value)
     with pytest.raises(tilelang.CompileError, match="is not an instruction of"):
         tilelang.compile(whole_block(64, 64, 64), target=target)
-
-
-def test_the_text_is_assembled():
-    for arch in ("sm_90", "sm_90a"):
-        for function in (gemm(100, 136, 200), dynamic(), through((40, 72), (16, 24), "float16")):
-            try:
-                source = tilelang.compile(function, target=f"cuda -arch={arch}").get_kernel_source()
-            except RuntimeError as missing:
-                if "libnvrtc" in str(missing):
-                    pytest.skip("NVRTC is not installed")
-                raise
-            assert "__grid_constant__ tensor_map" in source
 
 
 def test_hints_are_told():
