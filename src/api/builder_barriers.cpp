@@ -49,10 +49,11 @@ bool Builder::is_barrier(BufferId b) const {
 
 void Builder::refuse_barrier(const Buffer& buffer, std::string_view verb) const {
   if (is_barrier(buffer.id))
-    fail(here(),
-         "{} {}, which is a barrier: its words are no numbers; T.barrier_arrive, T.barrier_wait and the other "
-         "functions of barriers take it",
-         verb, buffer.info().name);
+    fail(
+        here(),
+        "{} {}, which is a barrier: its words are no numbers; T.barrier_arrive, T.barrier_wait and the other "
+        "functions of barriers take it",
+        verb, buffer.info().name);
 }
 
 void Builder::count_arrivals(const std::string& what, const Buffer& words, int64_t number, int64_t count) {
@@ -113,8 +114,7 @@ std::vector<Stmt> Builder::begin_barriers(Span span) {
     out.push_back(tl::alloc(words, made));
     for (size_t i = 0; i < counts.size(); i++) {
       Expr word = tl::address(tl::load(draft->function, words, {imm(int64_t(i))}, made), "", made);
-      inits.push_back(
-          eval(tl::call(instruction("mbarrier_init"), {word, imm(counts[i], i32)}, made), made));
+      inits.push_back(eval(tl::call(instruction("mbarrier_init"), {word, imm(counts[i], i32)}, made), made));
     }
   }
   inits.push_back(eval(tl::call(instruction("fence_mbarrier_init"), {}, span), span));

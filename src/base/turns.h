@@ -1,5 +1,5 @@
-// Functions that run in turns, one at a time, each on a stack of its own: where one has to wait for another, the
-// next one that can goes on.  Always in the same order.
+// Functions that run in turns, one at a time, each on a stack of its own: where one has to wait for another,
+// the next one that can goes on.  Always in the same order.
 #pragma once
 #include <functional>
 #include <memory>

@@ -177,8 +177,7 @@ Chosen choose_wgmma(const Gemm& g, const LayoutContext& ctx) {
   const Function& f = ctx.function;
   bool a_in_registers = is_fragment(g.a, f);
   const WarpgroupInstr* row = row_for(g, ctx.target, a_in_registers);
-  if (!row && ctx.target.warpgroup.empty())
-    return {{}, fmt::format("{} has no wgmma", ctx.target.name)};
+  if (!row && ctx.target.warpgroup.empty()) return {{}, fmt::format("{} has no wgmma", ctx.target.name)};
   if (!row)
     return {{},
             fmt::format("no instruction for {} × {} -> {}", to_string(g.a_type), to_string(g.b_type),

@@ -78,10 +78,10 @@ struct LowerContext {
   const Function& function;
   const Kernel& kernel;
   const Target& target;
-  Team team;                                    // whose threads run the statement
-  Expr thread;                                  // the thread's number in it
-  const LayoutDecisions& layouts;               // of every shared, local and fragment buffer
-  std::function<BufferId(BufferInfo)> scratch;  // a buffer of the lowered form; the pass places its Alloc
+  Team team;                                     // whose threads run the statement
+  Expr thread;                                   // the thread's number in it
+  const LayoutDecisions& layouts;                // of every shared, local and fragment buffer
+  std::function<BufferId(BufferInfo)> scratch;   // a buffer of the lowered form; the pass places its Alloc
   std::function<void(BufferId, int64_t)> align;  // a shared buffer begins at a multiple of so many bytes
   std::function<std::string(TensorMap)> map;     // the name of such a map, which is made where there is none
   Notes note;

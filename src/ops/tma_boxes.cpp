@@ -1,5 +1,5 @@
-// The tile's own layout says how large boxes are: a box is stored row by row without gaps, so that it is as wide as
-// a panel, and has more than two dimensions only where the tile is one panel wide.
+// The tile's own layout says how large boxes are: a box is stored row by row without gaps, so that it is as
+// wide as a panel, and has more than two dimensions only where the tile is one panel wide.
 #include "ops/tma_boxes.h"
 
 #include <numeric>
@@ -92,7 +92,8 @@ bool BoxPlan::plan_row(Boxes& out, std::string& why) const {
       return false;
     }
   } else if (!may_begin(d, extent > width ? 1 : 0)) {
-    why = fmt::format("its panels, of {} rows, do not begin at multiples of {} bytes", rows(), lies.alignment());
+    why = fmt::format("its panels, of {} rows, do not begin at multiples of {} bytes", rows(),
+                      lies.alignment());
     return false;
   }
   out.extents.back() = width;
@@ -128,8 +129,8 @@ std::optional<Boxes> BoxPlan::boxes(std::string& why) const {
   if (!plan_row(out, why) || !plan_others(out, why)) return std::nullopt;
   for (size_t d = 0; d < last(); d++)  // points
     if (!may_begin(d, 0)) {
-      why = fmt::format("index {} of dimension {} lies at no multiple of {} bytes",
-                        print(tile.ranges[d].min), d, lies.alignment());
+      why = fmt::format("index {} of dimension {} lies at no multiple of {} bytes", print(tile.ranges[d].min),
+                        d, lies.alignment());
       return std::nullopt;
     }
   return out;
@@ -146,8 +147,7 @@ Expr BoxPlan::offset(const Boxes& boxes, const std::vector<Expr>& numbers) const
       if (in_panels) index = floordiv(index, lies.width);
     }
     for (size_t i = 0; i < dims.size(); i++)
-      if (dims[i].first == d)
-        index = index + numbers[i] * (d == last() && in_panels ? 1 : boxes.extents[i]);
+      if (dims[i].first == d) index = index + numbers[i] * (d == last() && in_panels ? 1 : boxes.extents[i]);
     at = at + index * step;
   }
   return simplify(at, facts);

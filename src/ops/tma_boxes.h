@@ -4,11 +4,12 @@
 
 namespace tl {
 
-// A layout that boxes fill: rows of so many elements, one behind the other; the 16-byte pieces of each swizzled.
+// A layout that boxes fill: rows of so many elements, one behind the other; the 16-byte pieces of each
+// swizzled.
 struct BoxLayout {
   Layout layout;
-  int64_t swizzle = 0;  // bytes, of the pattern; 0: none
-  int64_t width = 0;    // elements
+  int64_t swizzle = 0;                                               // bytes, of the pattern; 0: none
+  int64_t width = 0;                                                 // elements
   int64_t alignment() const { return swizzle ? 8 * swizzle : 128; }  // bytes that divide a box's address
 };
 // All of a tile of this shape, the widest swizzle first; swizzled_panels, or row by row.

@@ -1,14 +1,15 @@
-// tma_load and tma_store, T.tma_copy in Python: a tile is moved between a tensor and shared memory by the tensor
-// memory accelerator, beside the threads.  The first thread of the team starts it.  A load counts its bytes at a
-// barrier in memory, at which the program arrives and waits; a store is a group of its own, which the program
-// waits for.
+// tma_load and tma_store, T.tma_copy in Python: a tile is moved between a tensor and shared memory by the
+// tensor memory accelerator, beside the threads.  The first thread of the team starts it.  A load counts its
+// bytes at a barrier in memory, at which the program arrives and waits; a store is a group of its own, which
+// the program waits for.
 //
-// A tile moves in boxes of a tensor map (tma_boxes.h), which is asked for as scratch is. Elements outside of the
-// tensor are read as 0 and not written; the barrier counts them all the same.
+// A tile moves in boxes of a tensor map (tma_boxes.h), which is asked for as scratch is. Elements outside of
+// the tensor are read as 0 and not written; the barrier counts them all the same.
 //
 //   tma_load(A[i, k], S, full)   ->   if tx == 0:
 //                                       mbarrier_expect_tx(address_of(full[0]), 16384)
-//                                       cp_async_bulk_tensor_2d_load(address_of(S[0]), "A_128x64", …, i, k, …)
+//                                       cp_async_bulk_tensor_2d_load(address_of(S[0]), "A_128x64", …, i, k,
+//                                       …)
 #include <fmt/ranges.h>
 
 #include <cmath>
@@ -272,10 +273,10 @@ struct TmaLowering {
     if (!loads(t)) by_one.push_back(call_of("cp_async_bulk_commit_group", {}));
     int64_t count = product(boxes.counts);
     ctx.note(std::string(t.op->name),
-             fmt::format("{} of {} elements, {}", count == 1 ? "a box" : fmt::format("{} boxes", count),
-                         fmt::join(boxes.extents, "x"),
-                         plan.lies.swizzle ? fmt::format("swizzled by {} bytes", plan.lies.swizzle)
-                                           : "not swizzled"),
+             fmt::format(
+                 "{} of {} elements, {}", count == 1 ? "a box" : fmt::format("{} boxes", count),
+                 fmt::join(boxes.extents, "x"),
+                 plan.lies.swizzle ? fmt::format("swizzled by {} bytes", plan.lies.swizzle) : "not swizzled"),
              t.span);
     return if_then(eq(ctx.thread, imm(0)), block(std::move(by_one), t.span), {}, t.span);
   }
@@ -308,8 +309,9 @@ const TileOp tma_load_op = {
 };
 const TileOp tma_store_op = {
     .info = {.name = "tma_store",
-             .doc = "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
-                    "a group of its own. Writes outside the tensor are dropped.",
+             .doc =
+                 "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
+                 "a group of its own. Writes outside the tensor are dropped.",
              .operands = {{"src", Access::read}, {"dst", Access::write}},
              .published = "tma_copy"},
     .complete = complete_tma_copy,

@@ -47,42 +47,85 @@ Stmt barrier_of(const Kernel& kernel, int warp, const Team& t, Span span) {
   return eval(call(*find_intrinsic("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
 }
 
+// Where barriers stand, and whose: in front of a statement or behind it.
+struct Barriers {
+  std::map<const StmtNode*, Team> before = {}, behind = {};
+  std::set<const StmtNode*> of_warps = {};
+  std::set<const StmtNode*> fenced = {};  // with a fence for the asynchronous proxy in front
+
+  Stmt put(const Kernel& kernel, int warp) const {
+    return splice(kernel.body, [&](const Stmt& original, const Stmt& walked) {
+      std::vector<Stmt> out;
+      auto add = [&](const std::map<const StmtNode*, Team>& where) {
+        auto it = where.find(original.get());
+        if (it == where.end()) return false;
+        if (fenced.contains(original.get()))
+          out.push_back(eval(call(*find_instr("fence_proxy_async"), {}), original->span));
+        out.push_back(barrier_of(kernel, warp, it->second, original->span));
+        return true;
+      };
+      if (!add(before) && of_warps.contains(original.get()))
+        out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
+      out.push_back(walked);
+      add(behind);
+      return out;
+    });
+  }
+};
+
+// Tiles in whose memory the asynchronous proxy reads or writes somewhere.
+std::set<BufferId> tiles_of_proxy(const Function& f, const Kernel& kernel) {
+  std::set<BufferId> tiles;
+  visit_effects(kernel.body, [&](const Stmt&, const Effect& e) {
+    if (e.proxy != Proxy::async || f[e.buffer].scope != Scope::shared) return;
+    for (size_t i = 0; i < f.buffers.size(); i++)
+      if (BufferId b{int(i)}; f[b].scope == Scope::shared && overlap(f, e.buffer, b)) tiles.insert(b);
+  });
+  return tiles;
+}
+
+// Has it no more iterations than there are different turns? Then each is walked once.
+std::optional<int64_t> few_turns(const For& loop) {
+  auto extent = as_int(loop.extent);
+  return extent && *extent <= loop.attrs.get_int("turns") && is_int(loop.min, 0) ? extent : std::nullopt;
+}
+
+// What is done and not yet ordered, where the walk is.
+struct SyncState {
+  Accesses pending = {};                     // since its last barrier
+  Accesses unfenced = {};                    // writes to shared memory since the last fence
+  std::map<Token, Accesses> in_flight = {};  // begun, and not yet waited for on every way
+  void add(const SyncState& o, int warp) {
+    pending.add(o.pending, warp);
+    unfenced.add(o.unfenced, warp);
+    for (auto& [token, begun] : o.in_flight) in_flight[token].add(begun, warp);
+  }
+};
+
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
-  int warp;                                            // threads of one
-  std::map<const StmtNode*, Team> barrier = {};        // in front of which statements, and whose
-  std::map<const StmtNode*, Team> barrier_after = {};  // behind which
-  std::set<const StmtNode*> warp_barrier = {};
-  std::set<const StmtNode*> fenced = {};  // behind a fence, in front of the barrier
-  std::set<BufferId> by_proxy = {};       // tiles, in whose memory the asynchronous proxy reads or writes
+  int warp;  // threads of one
+  Barriers placed = {};
+  std::set<BufferId> by_proxy = {};  // tiles_of_proxy
   Varying varying = {.f = f};
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked
-  struct State {
-    Accesses pending = {};                     // since its last barrier
-    Accesses unfenced = {};                    // writes to shared memory since the last fence
-    std::map<Token, Accesses> in_flight = {};  // begun, and not yet waited for on every way
-    void add(const State& o, int warp) {
-      pending.add(o.pending, warp);
-      unfenced.add(o.unfenced, warp);
-      for (auto& [token, begun] : o.in_flight) in_flight[token].add(begun, warp);
-    }
-  } now = {};
+  SyncState now = {};
   // Of the innermost loop: what held where it is left or continued, and what its condition reads.
   struct Jumps {
-    State breaks = {}, continues = {};
+    SyncState breaks = {}, continues = {};
     Accesses head = {};
   } jumping = {};
   Span gone = {};  // the statement by which some threads have returned
 
   void order(const Stmt& s, const Accesses& a) {
-    if (accesses.turn >= 0 && barrier.contains(s.get())) pass_barrier(s);
+    if (accesses.turn >= 0 && placed.before.contains(s.get())) pass_barrier(s);
     if (a.empty()) return;
     Conflict m = accesses.conflict(now.pending, a);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
-    if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(barrier, s);
-    if (m == Conflict::intra_warp && whole) warp_barrier.insert(s.get());
+    if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(placed.before, s);
+    if (m == Conflict::intra_warp && whole) placed.of_warps.insert(s.get());
   }
 
   // What was begun counts from where it is waited for: no barrier before that has ordered it.  Where all
@@ -96,7 +139,8 @@ struct Inserter {
     order(s, a.now);
     for (auto& [token, begun] : a.begun) {
       order(s, begun);
-      if (token != Token::copies && accesses.conflict(now.unfenced, begun) != Conflict::none) need_barrier(barrier, s);
+      if (token != Token::copies && accesses.conflict(now.unfenced, begun) != Conflict::none)
+        need_barrier(placed.before, s);
     }
   }
   // Writes of threads, which the asynchronous proxy sees behind a fence alone.
@@ -126,7 +170,7 @@ struct Inserter {
     pass_barrier(s);
   }
   void pass_barrier(const Stmt& s) {
-    if (!now.unfenced.empty()) fenced.insert(s.get());
+    if (!now.unfenced.empty()) placed.fenced.insert(s.get());
     now.pending = {}, now.unfenced = {};
   }
 
@@ -134,31 +178,25 @@ struct Inserter {
   // that every iteration needs are placed first, as they are needed after many iterations: they may serve for
   // what happened before the loop, too.
   void walk_slotted(const Stmt& body, bool runs, const For& loop) {
-    State entry = std::exchange(now, {});
-    auto outside = std::tuple(jumping, barrier, barrier_after, warp_barrier);
+    SyncState entry = std::exchange(now, {});
+    auto outside = std::tuple(jumping, placed);
     walk_turns(body, {}, &loop);
-    std::tie(jumping, barrier, barrier_after, warp_barrier) = outside;
+    std::tie(jumping, placed) = outside;
     walk_turns(body, {}, &loop);
     jumping = std::get<0>(outside);
     now = std::move(entry);
     walk_loop(body, {}, runs, &loop);
   }
 
-  // Has it no more iterations than there are different turns? Then each is walked once.
-  static std::optional<int64_t> few_turns(const For& loop) {
-    auto extent = as_int(loop.extent);
-    return extent && *extent <= loop.attrs.get_int("turns") && is_int(loop.min, 0) ? extent : std::nullopt;
-  }
-
   // Twice as many turns as there are different ones; what is pending behind any of them.
-  State walk_turns(const Stmt& body, const Accesses& head, const For* slotted) {
-    State ends;
+  SyncState walk_turns(const Stmt& body, const Accesses& head, const For* slotted) {
+    SyncState ends;
     int64_t turns = slotted ? slotted->attrs.get_int("turns") : 1;
     auto few = slotted ? few_turns(*slotted) : std::nullopt;
     for (int64_t round = 0; round < few.value_or(2 * turns); round++) {
       if (slotted) accesses.take_turn(slotted, round % turns, few ? 0 : turns);
       walk(body);
-      if (accesses.conflict(now.pending, head) != Conflict::none) need_barrier(barrier_after, body);
+      if (accesses.conflict(now.pending, head) != Conflict::none) need_barrier(placed.behind, body);
       now.add(std::exchange(jumping.continues, {}), warp);
       now.pending.add(head, warp);
       if (slotted && !few) ends.add(now, warp);
@@ -169,7 +207,7 @@ struct Inserter {
 
   void walk_loop(const Stmt& body, const Accesses& head, bool runs, const For* slotted = nullptr) {
     Jumps outer = std::exchange(jumping, {.head = head});
-    State before = now;
+    SyncState before = now;
     now.add(walk_turns(body, head, slotted), warp);
     now.add(jumping.breaks, warp);
     if (!runs) now.add(before, warp);
@@ -234,9 +272,9 @@ struct Inserter {
     unit(s, head);
     if (head.meets) now.pending = {};
     if (auto holds = accesses.footprints.known(n.cond)) return walk(*holds ? n.then_body : n.else_body);
-    State before = now;
+    SyncState before = now;
     walk(n.then_body);
-    State after = std::exchange(now, std::move(before));
+    SyncState after = std::exchange(now, std::move(before));
     walk(n.else_body);
     now.add(after, warp);
   }
@@ -261,7 +299,7 @@ struct Inserter {
 
   void jump(const Stmt& s, const Intrinsic& intrinsic) {
     if (&intrinsic == &continue_loop && (accesses.conflict(now.pending, jumping.head) != Conflict::none))
-      need_barrier(barrier, s);
+      need_barrier(placed.before, s);
     if (&intrinsic == &break_loop) jumping.breaks.add(now, warp);
     if (&intrinsic == &continue_loop) jumping.continues.add(now, warp);
     now = {};  // nothing comes here
@@ -305,35 +343,9 @@ struct Inserter {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
     varying.find(kernel.body);
     accesses.find();
-    find_proxy();
+    by_proxy = tiles_of_proxy(f, kernel);
     walk(kernel.body);
-    return place(kernel.body);
-  }
-
-  void find_proxy() {
-    visit_effects(kernel.body, [&](const Stmt&, const Effect& e) {
-      if (e.proxy != Proxy::async || f[e.buffer].scope != Scope::shared) return;
-      for (size_t i = 0; i < f.buffers.size(); i++)
-        if (BufferId b{int(i)}; f[b].scope == Scope::shared && overlap(f, e.buffer, b)) by_proxy.insert(b);
-    });
-  }
-  void put_fence(const Stmt& s, std::vector<Stmt>& out) const {
-    if (fenced.contains(s.get())) out.push_back(eval(call(*find_instr("fence_proxy_async"), {}), s->span));
-  }
-  Stmt place(const Stmt& body) const {
-    return splice(body, [&](const Stmt& original, const Stmt& walked) {
-      std::vector<Stmt> out;
-      if (barrier.contains(original.get())) put_fence(original, out);
-      if (auto it = barrier.find(original.get()); it != barrier.end())
-        out.push_back(barrier_of(kernel, warp, it->second, original->span));
-      else if (warp_barrier.contains(original.get()))
-        out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
-      out.push_back(walked);
-      if (barrier_after.contains(original.get())) put_fence(original, out);
-      if (auto it = barrier_after.find(original.get()); it != barrier_after.end())
-        out.push_back(barrier_of(kernel, warp, it->second, original->span));
-      return out;
-    });
+    return placed.put(kernel, warp);
   }
 };
 

@@ -155,8 +155,8 @@ ReferenceBarriers::Step ReferenceBarriers::instruction(const Stmt& s, const Team
 
 void ReferenceBarriers::wait_for(const Place& p, Frame& x, int64_t parity, const std::string& who) {
   if (parity != 0 && parity != 1)
-    fail(p.span, "the parity of a phase of {} is {}, in {}: it is 0 (even phases) or 1 (odd phases)", p.said(x),
-         parity, x.where);
+    fail(p.span, "the parity of a phase of {} is {}, in {}: it is 0 (even phases) or 1 (odd phases)",
+         p.said(x), parity, x.where);
   Word& w = word_at(p, x);
   auto ended = [&] { return w.phase % 2 != parity; };
   size_t me = turns ? turns->current() : 0;

@@ -1,5 +1,5 @@
-// Barriers in memory at level tile, and teams that wait for one another by them.  A statement is executed by its
-// team at once, so that all of its threads arrive together; a copy has landed when its statement ends.
+// Barriers in memory at level tile, and teams that wait for one another by them.  A statement is executed by
+// its team at once, so that all of its threads arrive together; a copy has landed when its statement ends.
 #pragma once
 #include "base/turns.h"
 #include "sim/host.h"
@@ -23,7 +23,8 @@ struct ReferenceBarriers {
   };
   std::map<size_t, Waiting> waiting = {};  // the teams that do, by their numbers in the section
 
-  // Of an instruction on a barrier, or of a fence in front of other proxies; null where the statement is none.
+  // Of an instruction on a barrier, or of a fence in front of other proxies; null where the statement is
+  // none.
   Step instruction(const Stmt& s, const Team& team, Span span);
   // Of a loop that waits for a phase; null where the loop is none.
   Step wait(const While& loop, const Team& team, Span span);

@@ -49,8 +49,8 @@ def test_a_ring_of_two_teams(slots, target):
 
 
 def test_the_words_are_initialised_once():
-    """By one thread, wherever they are made in the head of the kernel, and nobody goes on before that; how a phase
-    is waited for is the chip's."""
+    """By one thread, wherever they are made in the head of the kernel, and nobody goes on before that; how a
+    phase is waited for is the chip's."""
     source = tilelang.compile(ring(2), target="sim:sm_90").get_kernel_source()
     begin = re.sub(r"\s+", " ", source[source.index("u64* const full") :])
     expected = (
@@ -175,6 +175,27 @@ def test_copies_that_arrive_themselves(target, numbered):
     assert copied(main, target)
 
 
+def test_barriers_by_their_numbers():
+    """What threads arrive with, and bytes of a copy, at a barrier that is named by its number."""
+
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=32):
+            S = T.alloc_shared((64,), "float32")
+            bars = T.create_barriers(1)
+            if T.get_thread_binding() == 0:
+                T.ptx_fence_barrier_init()
+            T.tma_copy(X, S, barrier=bars[0])
+            if T.get_thread_binding() == 0:
+                T.ptx_arrive_barrier_expect_tx(0, 0)
+            T.ptx_wait_barrier(0)
+            T.copy(S, Y)
+
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    tilelang.compile(main, target="sim:sm_90").simulate(x, y, schedules=3)
+    assert np.array_equal(x, y)
+
+
 def test_one_thread_arrives_for_all():
     """In a branch on the thread the arrivals are those of its threads."""
 
@@ -295,11 +316,11 @@ def alone(count=64, parity=0, expected=0, times=1):
 @pytest.mark.parametrize(
     "how, text",
     [
-        ({"count": 65}, "the threads [0, 64) wait for phase 0 of b[0] (parity 0) in block (0) of main, and nothing "
-         "else can go on; missing: 1 of 65 arrivals"),
+        ({"count": 65}, "the threads [0, 64) wait for phase 0 of b[0] (parity 0) in block (0) of main, and "
+         "nothing else can go on; missing: 1 of 65 arrivals"),
         ({"parity": 1}, "missing: 64 of 64 arrivals; the phase before has ended: was parity 0 meant?"),
         ({"expected": 16}, "missing: 1024 bytes that were expected"),
-        ({"expected": 16, "times": 2}, "more than 64 arrivals at b[0] in phase 0, which still expects 1024 bytes"),
+        ({"expected": 16, "times": 2}, "more than 64 arrivals at b[0] in phase 0, which still expects 1024"),
     ],
 )  # fmt: skip
 def test_the_reference_finds_who_waits_for_ever(how, text):

@@ -1,8 +1,8 @@
-"""Copies by the tensor memory accelerator (TMA, sm_90 and later), started by hand: one thread starts the copy of a
-whole tile, which goes on beside all threads.
+"""Copies by the tensor memory accelerator (TMA, sm_90 and later), started by hand: one thread starts the
+copy of a whole tile, which goes on beside all threads.
 
-A load names a barrier (T.alloc_barrier) and adds its bytes to what the phase expects; the kernel arrives there and
-waits for the phase. A store is a group of its own; who started it waits by T.tma_store_wait.
+A load names a barrier (T.alloc_barrier) and adds its bytes to what the phase expects; the kernel arrives
+there and waits for the phase. A store is a group of its own; who started it waits by T.tma_store_wait.
 
     full = T.alloc_barrier(128)                           # the arrivals of a phase: of all threads
     for k in T.serial(n):
@@ -36,17 +36,16 @@ def tma_copy(
 ) -> None:
     """Begin to copy a tile from a tensor to shared memory, or back; one thread of the team starts it.
 
-    src, dst: a tensor and a shared tile of one dtype, slices, or elements where the tile begins (then the other
-    side gives the extents). Elements outside of the tensor are read as 0 and not written.
-    barrier: of a load, one of T.alloc_barrier. The load adds the bytes of the whole tile to what the phase
-    expects, also where parts of it are outside; arrive there as well, and wait, before the tile is read.
-    A store takes none: it is a group of its own, see T.tma_store_wait. What the threads of the team have
-    written to the tile is stored; T.fence_proxy_async() before the barrier is for what others have.
-    The tile may be read by ordinary statements: the compiler lays it out in the swizzled panels that the
-    accelerator knows, for all that use it.
-    It is an error where the accelerator cannot move the tile: more than 5 dimensions; rows of the tile, strides
-    or the begin of the copy that are no multiples of 16 bytes (what only the call tells is checked by the
-    call); another safe value than 0; a target without one. T.copy moves every tile.
+    src, dst: a tensor and a shared tile of one dtype, slices, or elements where the tile begins (then the
+    other side gives the extents). Elements outside of the tensor are read as 0 and not written. barrier: of
+    a load, one of T.alloc_barrier. The load adds the bytes of the whole tile to what the phase expects, also
+    where parts of it are outside; arrive there as well, and wait, before the tile is read. A store takes
+    none: it is a group of its own, see T.tma_store_wait. What the threads of the team have written to the
+    tile is stored; T.fence_proxy_async() before the barrier is for what others have. The tile may be read by
+    ordinary statements: the compiler lays it out in the swizzled panels that the accelerator knows, for all
+    that use it. It is an error where the accelerator cannot move the tile: more than 5 dimensions; rows of
+    the tile, strides or the begin of the copy that are no multiples of 16 bytes (what only the call tells is
+    checked by the call); another safe value than 0; a target without one. T.copy moves every tile.
     eviction_policy, annotations: hints that this version does not use."""
     what = "T.tma_copy"
     if cluster_mask is not None:
@@ -80,8 +79,8 @@ def tma_copy(
 
 
 def tma_store_arrive() -> None:
-    """Close the stores that this thread has begun since the last time, as one group. T.tma_copy closes its own,
-    so that this adds an empty one, which makes waits no weaker."""
+    """Close the stores that this thread has begun since the last time, as one group. T.tma_copy closes its
+    own, so that this adds an empty one, which makes waits no weaker."""
     in_kernel("T.tma_store_arrive").builder.instruct("cp_async_bulk_commit_group", [])
 
 
@@ -89,8 +88,8 @@ def tma_store_wait(count: Any = 0, read: Any = True) -> None:
     """Wait until at most `count` (a constant) of the groups that this thread closed last are under way.
 
     read: until all before them have read the tile, which may be written again then; False: until they have
-    written the tensor as well. Other threads may write to the tile behind the next barrier, which the compiler
-    places."""
+    written the tensor as well. Other threads may write to the tile behind the next barrier, which the
+    compiler places."""
     what = "T.tma_store_wait"
     left = constant(count)
     if left.__class__ is not int or left < 0:
