@@ -46,7 +46,7 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
             A_shared = T.alloc_shared((slots, block_M, block_K), "float16")
             B_shared = T.alloc_shared((slots, *B_tile), "float16")
             C_local = T.alloc_fragment((block_M, block_N), "float32")
-            full = T.alloc_barrier([1] * slots)
+            full = T.alloc_barrier([4] * slots)
             empty = T.alloc_barrier([warps] * slots)
             thread = T.get_thread_binding()
             count = T.ceildiv(tiles - block, blocks)  # of this block
@@ -64,7 +64,7 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
                             T.tma_copy(B[column * block_N, k * block_K], B_shared[s, :, :], barrier=full[s])
                         else:
                             T.tma_copy(B[k * block_K, column * block_N], B_shared[s, :, :], barrier=full[s])
-                        if thread == 128 * producer:
+                        if thread % 32 == 0:  # each warp of the producer, so that none falls behind
                             T.barrier_arrive(full[s])
 
             with T.ws(*consumers):

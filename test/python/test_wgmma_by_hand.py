@@ -75,7 +75,7 @@ def test_the_other_names():
             a = T.alloc_shared((64, 64), "float16")
             T.copy(A, a)
             with T.ws(0):
-                T.annotate_consumer_reg_alloc(240)
+                T.inc_max_nreg(240)
                 c = T.alloc_fragment((64, 64), "float32")
                 T.warpgroup_arrive()
                 T.wgmma_gemm(a, a, c, clear_accum=True)
@@ -84,10 +84,9 @@ def test_the_other_names():
                 T.warpgroup_fence_operand(c)
                 T.copy(c, C)
             with T.ws(1):
-                T.inc_max_nreg(176)
                 T.dec_max_nreg(80)
             with T.ws(2):
-                T.annotate_producer_reg_dealloc(24)
+                T.dec_max_nreg(24)
 
     a, c = numbers(64, 64), np.full((64, 64), np.nan, np.float32)
     simulated(main, a, c)
