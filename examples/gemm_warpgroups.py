@@ -1,11 +1,10 @@
-"""C = A @ B in float16 on Hopper, its parts placed by hand: a producer that copies tiles by TMA, two consumers
-that multiply them by wgmma, with a ring of slots between them.
+"""C = A @ B in float16 on Hopper, its parts placed by hand: a producer that copies tiles by TMA, two
+consumers that multiply them by wgmma, with a ring of slots between them.
 
-The producer (warpgroup 2) runs ahead by as many tiles as there are slots.  A slot has two barriers: `full` ends a
-phase when the copies have landed, `empty` when both consumers have multiplied what was there.  Each consumer
-leaves one product in flight: it gives back the slot of the product before.  Blocks run through many tiles of C,
-eight rows of tiles after another, so that those in L2 are used again; a tile is stored while the next one is
-multiplied.
+The producer (warpgroup 2) runs ahead by as many tiles as there are slots.  A slot has two barriers: `full`
+ends a phase when the copies have landed, `empty` when both consumers have multiplied what was there.  Each
+consumer leaves one product in flight: it gives back the slot of the product before.  Blocks run through many
+tiles of C, `group` rows of tiles at a time, so that tiles of A and B that lie in L2 are used again.
 
 Usage:
     python examples/gemm_warpgroups.py [--target auto|cuda|sim:sm_90a] [--m M] [--n N] [--k K]
@@ -17,13 +16,14 @@ import tilelang
 import tilelang.language as T
 
 SMALL = {"m": 200, "n": 264, "k": 328, "blocks": 3}
-CHIPS = ("sm_90a",)  # that have what it takes
 
 
 @tilelang.jit(out_idx=[-1])
 def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
     block_M, block_K = 128, 64
-    rows, columns, steps = (-(-extent // block) for extent, block in ((M, block_M), (N, block_N), (K, block_K)))
+    rows, columns, steps = (
+        -(-extent // block) for extent, block in ((M, block_M), (N, block_N), (K, block_K))
+    )
     tiles = rows * columns
     producer, consumers = 2, (0, 1)
     warps = 4 * len(consumers)
@@ -46,7 +46,7 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
             A_shared = T.alloc_shared((slots, block_M, block_K), "float16")
             B_shared = T.alloc_shared((slots, *B_tile), "float16")
             C_local = T.alloc_fragment((block_M, block_N), "float32")
-            full = T.alloc_barrier([1] * slots)
+            full = T.alloc_barrier([4] * slots)
             empty = T.alloc_barrier([warps] * slots)
             thread = T.get_thread_binding()
             count = T.ceildiv(tiles - block, blocks)  # of this block
@@ -57,18 +57,15 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
                     row, column = place(block + t * blocks)
                     for k in T.serial(steps):
                         i = t * steps + k
-                        T.barrier_wait(empty[i % slots], (i // slots + 1) % 2)
-                        T.tma_copy(A[row * block_M, k * block_K], A_shared[i % slots, :, :], barrier=full[i % slots])
+                        s = i % slots
+                        T.barrier_wait(empty[s], (i // slots + 1) % 2)
+                        T.tma_copy(A[row * block_M, k * block_K], A_shared[s, :, :], barrier=full[s])
                         if transpose_B:
-                            T.tma_copy(
-                                B[column * block_N, k * block_K], B_shared[i % slots, :, :], barrier=full[i % slots]
-                            )
+                            T.tma_copy(B[column * block_N, k * block_K], B_shared[s, :, :], barrier=full[s])
                         else:
-                            T.tma_copy(
-                                B[k * block_K, column * block_N], B_shared[i % slots, :, :], barrier=full[i % slots]
-                            )
-                        if thread == 128 * producer:
-                            T.barrier_arrive(full[i % slots])
+                            T.tma_copy(B[k * block_K, column * block_N], B_shared[s, :, :], barrier=full[s])
+                        if thread % 32 == 0:  # each warp of the producer, so that none falls behind
+                            T.barrier_arrive(full[s])
 
             with T.ws(*consumers):
                 T.set_max_nreg(240, 1)
@@ -103,7 +100,8 @@ def cases(kind, m=1000, n=1304, k=704, blocks=132):
         expected = a.astype(np.float64) @ (b.T if transpose_B else b).astype(np.float64)
         arguments = [a, b, harness.blank((m, n), "float16")]
         kernel = gemm.get_tir(m, n, k, transpose_B, blocks=blocks)
-        yield harness.Case(f"{m} x {n} x {k}, B {b.shape}", kernel, arguments, {2: expected}, 5e-4)
+        name = f"{m} x {n} x {k}, B {'(N, K)' if transpose_B else '(K, N)'}"
+        yield harness.Case(name, kernel, arguments, {2: expected}, 5e-4, True, chips=("sm_90a",))
 
 
 if __name__ == "__main__":

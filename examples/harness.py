@@ -43,6 +43,7 @@ class Case:
     bound: float  # relative error allowed, |found - expected| / |expected|; 0: every element is equal
     thread_level: bool = False  # code of single threads, which "cpu" and "reference" refuse
     pass_configs: dict[str, Any] | None = None
+    chips: tuple[str, ...] = ()  # that have its instructions, where others refuse it
 
     def compiled(self, target: str) -> Any:
         return tilelang.compile(self.kernel, target=target, pass_configs=self.pass_configs)
@@ -104,20 +105,30 @@ def worst(kernel: Any, case: Case) -> float:
 
 
 def is_refused(case: Case, target: str) -> bool:
-    """Whether compiling or calling it says that it is thread-level code."""
+    """Whether compiling or calling it says that it is thread-level code, or that of other chips."""
     try:
         worst(case.compiled(target), case)
     except tilelang.CompileError as error:
-        return "thread-level code" in str(error)
+        return "thread-level code" in str(error) or "is not an instruction of" in str(error)
     return False
 
 
+def must_refuse(case: Case, target: str) -> bool:
+    """Whether a target cannot run it."""
+    name = tilelang.resolve_target(target)
+    lacks = case.chips and not any(name.endswith((f"sim:{chip}", f"-arch={chip}")) for chip in case.chips)
+    return bool(lacks) or (case.thread_level and kind_of(target) != "gpu")
+
+
 def small_cases(kind: str = "gpu") -> Iterator[Case]:
-    """The cases of all examples in this folder, cut to at most six blocks and six steps each."""
+    """The cases of all examples in this folder that run on every chip, cut to at most six blocks and six
+    steps each."""
     for path in sorted(Path(__file__).parent.glob("*.py")):
         module = importlib.import_module(path.stem)
         if hasattr(module, "cases"):
             for case in module.cases(kind, **module.SMALL):
+                if case.chips:
+                    continue
                 yield dataclasses.replace(case, name=f"{path.stem}: {case.name}".rstrip(": "))
 
 
@@ -134,9 +145,9 @@ def parse_options(doc: str, cases: Callable) -> dict[str, Any]:
 
 def judge(case: Case, target: str) -> tuple[bool, str]:
     """Compile and run a case: whether all is well, and what to say about it."""
-    if case.thread_level and kind_of(target) != "gpu":
+    if must_refuse(case, target):
         right = is_refused(case, target)
-        return right, f"{target}: {case.name}: {'' if right else 'not '}refused, as thread-level code must be"
+        return right, f"{target}: {case.name}: {'' if right else 'not '}refused, as it must be"
     kernel = case.compiled(target)
     error = worst(kernel, case)
     said = f"relative error {error:.1e}, at most {case.bound:.0e} allowed"

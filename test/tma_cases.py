@@ -103,3 +103,22 @@ def multiplied(function, M, N, K, target=SIM, schedules=6):
     kernel = run(function, a, b, c, target=target, schedules=schedules)
     assert np.abs(c - a.astype(float) @ b.astype(float)).max() < 0.05
     return kernel
+
+
+def through(shape, tile, dtype, slots=0):
+    """Every tile of a tensor of two dimensions, through shared memory."""
+    bm, bn = tile
+
+    @T.prim_func
+    def main(X: T.Tensor(shape, dtype), Y: T.Tensor(shape, dtype)):
+        with T.Kernel(T.ceildiv(shape[1], bn), T.ceildiv(shape[0], bm), threads=64) as (bx, by):
+            S = T.alloc_shared((slots, bm, bn) if slots else (bm, bn), dtype)
+            part = S[by % slots, :, :] if slots else S
+            full = T.alloc_barrier(64)
+            T.tma_copy(X[by * bm, bx * bn], part, barrier=full)
+            T.barrier_arrive(full)
+            T.barrier_wait(full, 0)
+            T.tma_copy(part, Y[by * bm, bx * bn])
+            T.tma_store_wait(0, read=False)
+
+    return main

@@ -157,8 +157,10 @@ CHIPS = """
 
 `cuda -arch=CHIP`, of AMD's `hip -mcpu=CHIP`, compiles for one of these, `sim:CHIP` simulates it. The
 numbers stand in the chip's file in `src/target/`, and `tilelang._core.target_info(target)` tells them.
-`sm_90a` is `sm_90` for kernels with instructions that no later chip has (wgmma); its code runs there
-alone. On all of NVIDIA's chips products are `mma.sync`: `sm_75` has it for float16 and integers, so that
+`sm_90a` is `sm_90` with the instructions that no later chip has: products by whole warpgroups (wgmma),
+which T.gemm takes where its tiles allow it and T.wgmma_gemm begins by hand, and T.set_max_nreg. Its code
+runs on Hopper alone, and is asked for by name: `cuda` means `sm_90` there. On all of NVIDIA's other chips
+products are `mma.sync`: `sm_75` has it for float16 and integers, so that
 others (bfloat16, tfloat32) are multiply-adds there, as the report says, and it has no asynchronous copies;
 `sm_100` and `sm_103` reach less than their rate by it, because tcgen05 is not described here. A later chip
 that is not in the table (`sm_87`, `sm_110`, and with letters `sm_100a`) runs the program of the newest one

@@ -50,17 +50,16 @@ Stmt barrier_of(const Kernel& kernel, int warp, const Team& t, Span span) {
   return eval(call(*find_intrinsic("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
 }
 
-// What is put in front of which statements, and behind them.
-struct SyncPlan {
-  std::map<const StmtNode*, Team> barrier = {};        // in front, and whose
-  std::map<const StmtNode*, Team> barrier_after = {};  // behind
-  std::set<const StmtNode*> warp_barrier = {};
-  std::set<const StmtNode*> fenced = {};  // a fence in front of the barrier
+// Where barriers stand, and whose: in front of a statement or behind it.
+struct Barriers {
+  std::map<const StmtNode*, Team> before = {}, behind = {};
+  std::set<const StmtNode*> of_warps = {};
+  std::set<const StmtNode*> fenced = {};  // with a fence for the asynchronous proxy in front
 
-  Stmt place(const Stmt& body, const Kernel& kernel, int warp) const {
-    return splice(body, [&](const Stmt& original, const Stmt& walked) {
+  Stmt put(const Kernel& kernel, int warp) const {
+    return splice(kernel.body, [&](const Stmt& original, const Stmt& walked) {
       std::vector<Stmt> out;
-      auto put = [&](const std::map<const StmtNode*, Team>& where) {
+      auto add = [&](const std::map<const StmtNode*, Team>& where) {
         auto it = where.find(original.get());
         if (it == where.end()) return false;
         if (fenced.contains(original.get()))
@@ -68,10 +67,10 @@ struct SyncPlan {
         out.push_back(barrier_of(kernel, warp, it->second, original->span));
         return true;
       };
-      if (!put(barrier) && warp_barrier.contains(original.get()))
+      if (!add(before) && of_warps.contains(original.get()))
         out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
       out.push_back(walked);
-      put(barrier_after);
+      add(behind);
       return out;
     });
   }
@@ -87,7 +86,7 @@ struct Inserter {
   const Function& f;
   const Kernel& kernel;
   int warp;  // threads of one
-  SyncPlan plan = {};
+  Barriers placed = {};
   std::set<BufferId> by_proxy = {};  // tiles, in whose memory the asynchronous proxy reads or writes
   Varying varying = {.f = f};
   BlockAccesses accesses = {f, kernel, warp};
@@ -102,12 +101,12 @@ struct Inserter {
   Span gone = {};  // the statement by which some threads have returned
 
   void order(const Stmt& s, const Accesses& a) {
-    if (accesses.turn >= 0 && plan.barrier.contains(s.get())) pass_barrier(s);
+    if (accesses.turn >= 0 && placed.before.contains(s.get())) pass_barrier(s);
     if (a.empty()) return;
     Conflict m = conflict(&Past::pending, a);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
-    if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(plan.barrier, s);
-    if (m == Conflict::intra_warp && whole) plan.warp_barrier.insert(s.get());
+    if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(placed.before, s);
+    if (m == Conflict::intra_warp && whole) placed.of_warps.insert(s.get());
   }
 
   void unit(const Stmt& s, const StatementAccesses& a, bool by_some = false) {
@@ -119,7 +118,7 @@ struct Inserter {
     for (auto& [token, begun] : a.begun) {
       order(s, begun);
       bool by_proxy = token != Token::copies;
-      if (by_proxy && conflict(&Past::unfenced, begun) != Conflict::none) need_barrier(plan.barrier, s);
+      if (by_proxy && conflict(&Past::unfenced, begun) != Conflict::none) need_barrier(placed.before, s);
     }
   }
   Conflict conflict(Accesses Past::* which, const Accesses& a) const {
@@ -138,7 +137,7 @@ struct Inserter {
     pass_barrier(s);
   }
   void pass_barrier(const Stmt& s) {
-    if (now.pass_barrier()) plan.fenced.insert(s.get());
+    if (now.pass_barrier()) placed.fenced.insert(s.get());
   }
 
   // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one. Barriers
@@ -146,9 +145,9 @@ struct Inserter {
   // what happened before the loop, too.
   void walk_slotted(const Stmt& body, bool runs, const For& loop) {
     PendingAccesses entry = std::exchange(now, {});
-    auto outside = std::tuple(jumping, plan.barrier, plan.barrier_after, plan.warp_barrier);
+    auto outside = std::tuple(jumping, placed);
     walk_turns(body, {}, &loop);
-    std::tie(jumping, plan.barrier, plan.barrier_after, plan.warp_barrier) = outside;
+    std::tie(jumping, placed) = outside;
     walk_turns(body, {}, &loop);
     jumping = std::get<0>(outside);
     now = std::move(entry);
@@ -163,7 +162,7 @@ struct Inserter {
     for (int64_t round = 0; round < few.value_or(2 * turns); round++) {
       if (slotted) accesses.take_turn(slotted, round % turns, few ? 0 : turns);
       walk(body);
-      if (conflict(&Past::pending, head) != Conflict::none) need_barrier(plan.barrier_after, body);
+      if (conflict(&Past::pending, head) != Conflict::none) need_barrier(placed.behind, body);
       now.add(std::exchange(jumping.continues, {}), warp);
       now.pending.add(head, warp);
       if (slotted && !few) ends.add(now, warp);
@@ -281,7 +280,7 @@ struct Inserter {
 
   void jump(const Stmt& s, const Intrinsic& intrinsic) {
     if (&intrinsic == &continue_loop && conflict(&Past::pending, jumping.head) != Conflict::none)
-      need_barrier(plan.barrier, s);
+      need_barrier(placed.before, s);
     if (&intrinsic == &break_loop) jumping.breaks.add(now, warp);
     if (&intrinsic == &continue_loop) jumping.continues.add(now, warp);
     now = {};  // nothing comes here
@@ -330,7 +329,7 @@ struct Inserter {
     accesses.find();
     by_proxy = tiles_by_proxy(f, kernel);
     walk(kernel.body);
-    return plan.place(kernel.body, kernel, warp);
+    return placed.put(kernel, warp);
   }
 };
 

@@ -49,8 +49,8 @@ def test_a_ring_of_two_teams(slots, target):
 
 
 def test_the_words_are_initialised_once():
-    """By one thread, wherever they are made in the head of the kernel, and nobody goes on before that;
-    how a phase is waited for is the chip's."""
+    """By one thread, wherever they are made in the head of the kernel, and nobody goes on before that; how a
+    phase is waited for is the chip's."""
     source = tilelang.compile(ring(2), target="sim:sm_90").get_kernel_source()
     begin = re.sub(r"\s+", " ", source[source.index("u64* const full") :])
     expected = (
@@ -173,6 +173,27 @@ def test_copies_that_arrive_themselves(target, numbered):
                 Y[k, i * 32 + tx] = S[k, i * 32 + tx]
 
     assert copied(main, target)
+
+
+def test_barriers_by_their_numbers():
+    """What threads arrive with, and bytes of a copy, at a barrier that is named by its number."""
+
+    @T.prim_func
+    def main(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=32):
+            S = T.alloc_shared((64,), "float32")
+            bars = T.create_barriers(1)
+            if T.get_thread_binding() == 0:
+                T.ptx_fence_barrier_init()
+            T.tma_copy(X, S, barrier=bars[0])
+            if T.get_thread_binding() == 0:
+                T.ptx_arrive_barrier_expect_tx(0, 0)
+            T.ptx_wait_barrier(0)
+            T.copy(S, Y)
+
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    tilelang.compile(main, target="sim:sm_90").simulate(x, y, schedules=3)
+    assert np.array_equal(x, y)
 
 
 def test_one_thread_arrives_for_all():

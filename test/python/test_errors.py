@@ -10,7 +10,12 @@ S = "S = T.alloc_shared((64, 8), 'float32')\n"
 # body, line within it, column within it, part of the text
 WRONG = {
     "unknown name": ("T.coppy(A, A)", 1, 1, "did you mean T.copy?"),
-    "name of a later version": ("T.wgmma_gemm(A, A, A)", 1, 1, "T.wgmma_gemm needs the matrix instructions"),
+    "name of a later version": (
+        "T.alloc_wgmma_desc()",
+        1,
+        1,
+        "T.alloc_wgmma_desc needs the matrix",
+    ),
     "Blackwell": ("T.tcgen05_gemm(A, A)", 1, 1, "needs sm_100"),
     "missing argument": ("T.copy(A)", 1, 1, "missing 1 required positional argument: 'dst'"),
     "unknown keyword": ("T.clear(A, fast=True)", 1, 1, "unexpected keyword argument 'fast'"),

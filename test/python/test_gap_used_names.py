@@ -34,7 +34,7 @@ BY_HAND = {
     ),
     "ptx_commit_group": lambda s, A: T.ptx_commit_group(),
     "ptx_wait_group": lambda s, A: T.ptx_wait_group(0),
-    "wgmma_gemm": lambda s, A: T.wgmma_gemm(s, s, s, transpose_B=True),
+    "wgmma_gemm": lambda s, A: T.wgmma_gemm(s, s, T.alloc_fragment((16, 16), "float32"), transpose_B=True),
     "wait_wgmma": lambda s, A: T.wait_wgmma(0),
     "set_max_nreg": lambda s, A: T.set_max_nreg(24, 0),
     "annotate_consumer_reg_alloc": lambda s, A: T.annotate_consumer_reg_alloc(240),

@@ -54,7 +54,7 @@ def test_hints_are_checked():
         return str(error.value)
 
     assert "eviction_policy must be" in build(lambda A, t, c: T.copy(A, t, eviction_policy="never"))
-    assert "mbarriers, which are not in this version yet" in build(lambda A, t, c: T.gemm(t, t, c, mbar=0))
+    assert "mbar is what the tensor cores of later chips" in build(lambda A, t, c: T.gemm(t, t, c, mbar=0))
     assert "order is a list" in build(lambda A, t, c: T.Pipelined(4, order=3))
 
 

@@ -18,7 +18,7 @@ NEEDED_BY = {
 }
 OPTIONAL = """
     rasterize pipeline_loops peel_blocks guard_bounds narrow_index fuse_loops hoist_invariants
-    insert_sync gather_warps unroll
+    insert_sync keep_results gather_warps unroll
 """.split()
 
 pytestmark = pytest.mark.skipif(not TL_OPT.exists(), reason="tl_opt is not built")

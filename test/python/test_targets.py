@@ -25,7 +25,9 @@ def multiply(
 
 def test_hopper_with_its_own_instructions_is_hopper():
     plain, own = (tilelang.compile(multiply, target=f"cuda -arch={chip}") for chip in HOPPER)
-    assert own.get_kernel_source() == plain.get_kernel_source().replace("sm_90", "sm_90a")
+    assert (
+        "tl_wgmma_m64k16_f16_f32_ss" in own.get_kernel_source() and "wgmma" not in plain.get_kernel_source()
+    )
     assert ".target sm_90a" in own._kernel.ptx() and ".target sm_90a" not in plain._kernel.ptx()
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal((64, 64)).astype(np.float16) for _ in range(2))

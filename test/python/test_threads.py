@@ -377,7 +377,8 @@ REFUSED = {
     "binding of nothing": ("for i in T.thread_binding(4, thread='vx'):\n    A[i, 0] = 1.0", "threadIdx.x"),
     "break in a binding": ("for i in T.thread_binding(4):\n    break", "T.thread_binding loop"),
     "dimension": ("x = T.get_thread_binding(3)", "dim must be 0, 1 or 2"),
-    "sm_90a": ("T.set_max_nreg(240, 1)", "needs warps with roles of their own (sm_90a)"),
+    "registers": ("T.set_max_nreg(20, 1)", "a constant from 24 to 256 that 8 divides, not 20"),
+    "products": ("T.wait_wgmma(8)", "a constant from 0 to 7, not 8"),
 }
 
 

@@ -82,8 +82,9 @@ int, uint, short, long = map(_dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, _gemm, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values,
-           scalar, pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies, barriers, tma,
-           products, foreign, lower_level, random, debug, _asserts, annotate, allreduce, _dtypes)  # fmt: skip
+           scalar, pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies, barriers,
+           tma, products, foreign, lower_level, random, debug, _asserts, annotate, allreduce,
+           _dtypes)  # fmt: skip
 _OF_LAYOUT = """
     Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout
     make_linear_layout make_quarter_bank_swizzled_layout make_swizzled_layout make_wgmma_swizzled_layout

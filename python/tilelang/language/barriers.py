@@ -1,9 +1,9 @@
 """Barriers in memory (mbarriers), worked by hand: who has arrived, what has landed, who waits.
 
 A barrier counts arrivals, and from sm_90 on bytes as well. When all are in that it was made for, and all
-bytes have landed that were expected, its phase ends and the next one begins. Phases are numbered from 0;
-a wait names one by its parity. Each barrier of a kernel is initialised where the kernel begins, before
-any thread uses it. A statement is executed by every thread that comes to it: in `with T.ws(1):` a
+bytes have landed that were expected, its phase ends and the next one begins. Phases are numbered from 0; a
+wait names one by its parity. Each barrier of a kernel is initialised where the kernel begins, before any
+thread uses it. A statement is executed by every thread that comes to it: in `with T.ws(1):` a
 T.barrier_arrive is 128 arrivals, after `if tx == 0:` it is one."""
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ def alloc_barrier(arrive_count: Any) -> Buffer:
 
 def create_barriers(barrier_count: Any) -> Buffer:
     """So many barriers, which the T.ptx_… functions of barriers know by their numbers:
-    T.ptx_init_barrier_thread_count(0, n) says how many arrivals end the phases of the first, else it is
-    one."""
+    T.ptx_init_barrier_thread_count(0, n) says how many arrivals end a phase of the first, else one does."""
     trace = in_kernel("T.create_barriers")
     (count,) = integers(barrier_count, "T.create_barriers: the number of barriers")
     if trace.barriers is not None and trace.barriers[0] is trace.kernel:
@@ -128,8 +127,8 @@ def mbarrier_arrive_expect_tx(mbarrier: Any, tx: Any) -> None:
 
 
 def cp_async_barrier_noinc(barrier: Any) -> None:
-    """Arrive when the copies of T.ptx_cp_async that this thread has begun have landed: one of the
-    arrivals that the barrier was made for."""
+    """Arrive when the copies of T.ptx_cp_async that this thread has begun have landed: one of the arrivals
+    that the barrier was made for."""
     what = "T.cp_async_barrier_noinc"
     _signal(what, "cp_async_mbarrier_arrive_noinc", _word(barrier, what))
 

@@ -87,8 +87,8 @@ def gemm(
     instruction.  k_pack: accepted, it tunes other chips."""
     if mbar is not None:
         raise fail(
-            "T.gemm: mbar is what the tensor cores of later chips arrive at, which this version does not use; "
-            "without it T.gemm waits for its own result"
+            "T.gemm: mbar is what the tensor cores of later chips arrive at, which this version does not "
+            "use; without it T.gemm waits for its own result"
         )
     gemm_statement("T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, annotations, k_pack)
 

@@ -100,16 +100,6 @@ def dec_max_nreg(reg_count: Any) -> None:
     _set_registers("T.dec_max_nreg", reg_count, False)
 
 
-def annotate_consumer_reg_alloc(reg_count: Any = 240) -> None:
-    """T.set_max_nreg(reg_count, 1)."""
-    _set_registers("T.annotate_consumer_reg_alloc", reg_count, True)
-
-
-def annotate_producer_reg_dealloc(reg_count: Any = 24) -> None:
-    """T.set_max_nreg(reg_count, 0)."""
-    _set_registers("T.annotate_producer_reg_dealloc", reg_count, False)
-
-
 def _set_registers(what: str, reg_count: Any, more: bool) -> None:
     count = constant(reg_count)
     if count.__class__ is not int or not 24 <= count <= 256 or count % 8:
@@ -121,6 +111,5 @@ def _set_registers(what: str, reg_count: Any, more: bool) -> None:
     b.instruct("setmaxnreg_inc" if more else "setmaxnreg_dec", [b.const(count, _I32)])
 
 
-__all__ = ["annotate_consumer_reg_alloc", "annotate_producer_reg_dealloc", "dec_max_nreg", "inc_max_nreg",
-           "set_max_nreg", "wait_wgmma", "warpgroup_arrive", "warpgroup_commit_batch",
-           "warpgroup_fence_operand", "warpgroup_wait", "wgmma_gemm"]  # fmt: skip
+__all__ = ["dec_max_nreg", "inc_max_nreg", "set_max_nreg", "wait_wgmma", "warpgroup_arrive",
+           "warpgroup_commit_batch", "warpgroup_fence_operand", "warpgroup_wait", "wgmma_gemm"]  # fmt: skip

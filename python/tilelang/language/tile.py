@@ -155,10 +155,10 @@ def copy(
     shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
     outside it are dropped.  Two parts of one buffer, in whatever shapes it is looked at, must have no element
     in common, or be the same; where only the run can tell, all is read before anything is written.
-    disable_tma: accepted; only T.tma_copy uses TMA.  coalesced_width: elements that a thread moves at once, at
-    most; loop_layout: a T.Fragment over the extents (without those that are 1), as for T.Parallel.
-    eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and
-    annotations: hints that this version does not use; explain() lists them."""
+    disable_tma: accepted; only T.tma_copy uses TMA.  coalesced_width: elements that a thread moves at once,
+    at most; loop_layout: a T.Fragment over the extents (without those that are 1), as for T.Parallel.
+    eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and annotations: hints
+    that this version does not use; explain() lists them."""
     if eviction_policy not in (None, "evict_normal", "evict_first", "evict_last", 0, 1, 2):
         raise fail(
             "T.copy: eviction_policy must be 'evict_normal', 'evict_first' or 'evict_last', not "

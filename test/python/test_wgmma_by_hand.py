@@ -1,0 +1,236 @@
+"""Products of warpgroups that a program begins and waits for itself: right where it waits as it must, and
+found by the simulator where it does not."""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from helpers import failure
+
+SIM = "sim:sm_90a"
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float16)
+
+
+def simulated(function, *arguments, schedules=3):
+    kernel = tilelang.compile(function, target=SIM)
+    report = kernel.simulate(*arguments, schedules=schedules)
+    assert not report.findings, report.findings
+    return kernel
+
+
+def found(function, *arguments, pass_configs=None):
+    kernel = tilelang.compile(function, target=SIM, pass_configs=pass_configs)
+    with pytest.raises(tilelang.SimulationError) as error:
+        kernel.simulate(*arguments, schedules=2)
+    return str(error.value)
+
+
+def summed(steps, in_flight=1, threads=128, scaled=False):
+    """C = Σ A[k] @ B[k], of which `in_flight` products are begun before the one before is waited for; scaled:
+    and doubled behind each."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((steps, 64, 64), "float16"),
+        B: T.Tensor((steps, 64, 128), "float16"),
+        C: T.Tensor((64, 128), "float32"),
+    ):
+        with T.Kernel(1, threads=threads):
+            a, b = T.alloc_shared((steps, 64, 64), "float16"), T.alloc_shared((steps, 64, 128), "float16")
+            c = T.alloc_fragment((64, 128), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            for k in T.serial(steps):
+                T.wgmma_gemm(a[k, :, :], b[k, :, :], c, clear_accum=(k == 0))
+                T.wait_wgmma(in_flight)
+                if scaled:
+                    for i, j in T.Parallel(64, 128):
+                        c[i, j] = c[i, j] * 2
+            T.wait_wgmma(0)
+            T.copy(c, C)
+
+    return main
+
+
+def arguments(steps):
+    return numbers(steps, 64, 64), numbers(steps, 64, 128, seed=1), np.full((64, 128), np.nan, np.float32)
+
+
+@pytest.mark.parametrize("in_flight", [0, 1, 3])
+@pytest.mark.parametrize("threads", [128, 256])
+def test_products_in_flight(in_flight, threads):
+    a, b, c = arguments(3)
+    kernel = simulated(summed(3, in_flight, threads), a, b, c)
+    assert np.array_equal(c, np.einsum("kij,kjl->il", a.astype(float), b.astype(float)))
+    assert kernel._kernel.machine_text.count("wgmma_results(") == 1  # behind the wait that completes them
+
+
+def test_the_other_names():
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=384):
+            a = T.alloc_shared((64, 64), "float16")
+            T.copy(A, a)
+            with T.ws(0):
+                T.inc_max_nreg(240)
+                c = T.alloc_fragment((64, 64), "float32")
+                T.warpgroup_arrive()
+                T.wgmma_gemm(a, a, c, clear_accum=True)
+                T.warpgroup_commit_batch()
+                T.warpgroup_wait(0)
+                T.warpgroup_fence_operand(c)
+                T.copy(c, C)
+            with T.ws(1):
+                T.dec_max_nreg(80)
+            with T.ws(2):
+                T.dec_max_nreg(24)
+
+    a, c = numbers(64, 64), np.full((64, 64), np.nan, np.float32)
+    simulated(main, a, c)
+    assert np.array_equal(c, a.astype(float) @ a.astype(float))
+
+
+def test_sums_that_are_touched_in_flight():
+    assert "while a product begun" in found(summed(2, 1, scaled=True), *arguments(2))
+    simulated(summed(2, 0, scaled=True), *arguments(2))
+
+
+def test_sums_that_are_read_in_flight():
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.wgmma_gemm(a, a, c, clear_accum=True)
+            T.copy(c, C)
+
+    said = found(main, numbers(64, 64), np.zeros((64, 64), np.float32))
+    assert (
+        "reads c while a product begun" in said
+        and "wait for it first (wgmma_wait_group, T.wait_wgmma)" in said
+    )
+
+
+def test_a_product_that_nobody_waits_for():
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.wgmma_gemm(a, a, c, clear_accum=True)
+
+    assert "still in flight when it ends" in found(main, numbers(64, 64))
+
+
+def overwritten(waits):
+    @T.prim_func
+    def main(A: T.Tensor((2, 64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.serial(2):
+                T.copy(A[k, :, :], a)
+                T.wgmma_gemm(a, a, c)
+                if waits:
+                    T.wait_wgmma(0)
+            T.wait_wgmma(0)
+            T.copy(c, C)
+
+    return main
+
+
+def test_a_tile_that_is_overwritten_in_flight():
+    a, c = numbers(2, 64, 64), np.full((64, 64), np.nan, np.float32)
+    simulated(overwritten(True), a, c)
+    assert np.array_equal(c, sum(x.astype(float) @ x.astype(float) for x in a))
+    assert "data race on a[" in found(overwritten(False), a, c)
+
+
+def test_a_forgotten_fence_and_barrier():
+    """Where the program places its barriers itself, none of the compiler's stands before the product."""
+    own = {"tl.disable_thread_storage_sync": True}
+
+    def main_of(fences):
+        @T.prim_func
+        def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+            with T.Kernel(1, threads=128):
+                a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+                T.copy(A, a)
+                if fences:
+                    T.fence_proxy_async()
+                T.sync_threads()
+                T.gemm(a, a, c, clear_accum=True)
+                T.copy(c, C)
+
+        return main
+
+    a, c = numbers(64, 64), np.full((64, 64), np.nan, np.float32)
+    assert "missing proxy fence" in found(main_of(False), a, c, pass_configs=own)
+    kernel = tilelang.compile(main_of(True), target=SIM, pass_configs=own)
+    assert not kernel.simulate(a, c).findings and np.array_equal(c, a.astype(float) @ a.astype(float))
+
+
+def test_more_registers_than_a_block_has():
+    def main_of(producer):
+        @T.prim_func
+        def main(C: T.Tensor((384,), "float32")):
+            with T.Kernel(1, threads=384):
+                with T.ws(0, 1):
+                    T.set_max_nreg(240, 1)
+                    for i in T.Parallel(256):
+                        C[i] = 1
+                with T.ws(2):
+                    T.set_max_nreg(producer, 0)
+                    for i in T.Parallel(128):
+                        C[256 + i] = 2
+
+        return main
+
+    c = np.zeros(384, np.float32)
+    simulated(main_of(24), c)
+    assert "the last one waits for ever" in found(main_of(40), c)
+
+
+def test_registers_in_the_wrong_direction():
+    @T.prim_func
+    def main(C: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=128):
+            T.set_max_nreg(24, 1)
+            for i in T.Parallel(128):
+                C[i] = 1
+
+    assert "24 are fewer" in found(main, np.zeros(128, np.float32))
+
+
+@pytest.mark.parametrize("body, text", {
+    "T.wait_wgmma(-1)": "a constant from 0 to 7, not -1",
+    "T.wait_wgmma(n)": "a constant from 0 to 7",
+    "T.set_max_nreg(28, 1)": "a constant from 24 to 256 that 8 divides, not 28",
+    "T.set_max_nreg(n, 1)": "a constant from 24 to 256 that 8 divides",
+}.items())  # fmt: skip
+def test_what_is_part_of_the_instruction(tmp_path, body, text):
+    assert text in str(failure(tmp_path, body))
+
+
+@pytest.mark.parametrize("threads, why", [
+    (96, "the threads [0, 96) are no whole warpgroups of 128"),
+    (128, "a is not in shared memory"),
+])  # fmt: skip
+def test_what_wgmma_cannot_do(threads, why):
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=threads):
+            a, c = T.alloc_fragment((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.wgmma_gemm(a, a, c)
+            T.wait_wgmma(0)
+            T.copy(c, C)
+
+    with pytest.raises(tilelang.CompileError) as error:
+        tilelang.compile(main, target=SIM)
+    assert why in str(error.value)
+    with pytest.raises(tilelang.CompileError, match="not an instruction of sm_90|has no wgmma"):
+        tilelang.compile(main, target="sim:sm_90")
