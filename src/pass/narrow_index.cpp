@@ -103,6 +103,8 @@ struct Narrower final : ScopedRewriter {
       return load(l->dtype, l->buffer, index, l->span, l->mask ? (*this)(l->mask) : l->mask,
                   narrowed(l->claim));
     }
+    if (auto* c = e.as<Cast>(); c && c->dtype == i32 && c->a->dtype == i64)  // a coordinate of a box
+      if (Expr n = narrow(c->a)) return n;
     if (auto* b = e.as<Binary>(); b && is_comparison(b->op) && b->a->dtype.scalar() == i64) {
       Expr x = narrow(b->a), y = narrow(b->b);
       if (x && y) return binary(b->op, x, y, b->span);
