@@ -19,7 +19,7 @@ SMALL = {"m": 200, "n": 264, "k": 328, "blocks": 3}
 
 
 @tilelang.jit(out_idx=[-1])
-def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
+def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=16):
     block_M, block_K = 128, 64
     rows, columns, steps = (
         -(-extent // block) for extent, block in ((M, block_M), (N, block_N), (K, block_K))

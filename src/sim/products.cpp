@@ -373,6 +373,7 @@ void check_products(RaceDetector& detector, std::vector<Warp>& warps) {
           site);
     }
     const Warp& leader = warps[size_t(warp_number(w) / group_warps * group_warps)];
+    if (!leader.products) continue;
     auto& mine = w.products->steps;
     auto& its = leader.products->steps;
     auto [here, there] = std::ranges::mismatch(mine, its);

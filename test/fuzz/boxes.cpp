@@ -1,6 +1,8 @@
 // Random programs that move tiles by the tensor memory accelerator: by all threads of a block, or through a
 // ring between a team that fetches and a team that uses.  Tiles of every layout that boxes fill, tensors of
 // up to five dimensions, parts that lie outside of them.
+#include <doctest/doctest.h>
+
 #include "fuzz/harness.h"
 #include "fuzz/tile_text.h"
 #include "ops/op.h"
