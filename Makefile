@@ -8,10 +8,11 @@
 #          reduced and written to build/fuzz
 #   mutants  faults put into our own programs, one by one: the simulator must notice them
 #   seeds  all examples, small, in the simulator: make seeds SEEDS=50 schedules of each
+#   alone  each C++ file compiled by itself, by g++ or CXX=clang++-19: it must include what it uses
 #   docs   the pages of docs/ that are made from the code
 #   size   lines per room, and the numbers to watch
 #   fmt    clang-format and ruff, in place
-.PHONY: build demo test bless fuzz mutants seeds docs size fmt
+.PHONY: build demo test bless fuzz mutants seeds alone docs size fmt
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
 
@@ -52,6 +53,12 @@ mutants:
 seeds:
 	@tools/setup.sh test
 	@$(PYTHON) test/seeds.py --seeds $(SEEDS)
+
+alone:
+	@tools/setup.sh test
+	@cmake -S . -B build/alone -G Ninja -DTL_TESTS=ON -DTL_WERROR=ON -DTL_UNITY=OFF \
+	  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCMAKE_CXX_COMPILER=$(CXX)
+	@ninja -C build/alone
 
 docs:
 	@tools/setup.sh demo

@@ -22,7 +22,7 @@ struct Unknown {  // a variable with what is known of it
 
 using Assignment = std::map<const ExprNode*, Value>;
 
-struct Generator {
+struct ExprGenerator {
   std::mt19937_64 random;
   std::vector<Unknown> vars = {};
   Facts facts = {};
@@ -242,7 +242,7 @@ struct Generator {
   }
 };
 
-std::string describe(const Facts& facts, const Generator& g) {
+std::string describe(const Facts& facts, const ExprGenerator& g) {
   std::string s;
   for (auto& u : g.vars) {
     if (auto it = facts.ranges.find(u.var.get()); it != facts.ranges.end())
@@ -413,7 +413,7 @@ bool loops_round(uint64_t seed) {
 }
 
 bool random_round(uint64_t seed, bool data, int& checked, int& expressions) {
-  Generator g{.random = std::mt19937_64(seed), .data = data};
+  ExprGenerator g{.random = std::mt19937_64(seed), .data = data};
   g.make_vars(2 + int(g.below(5)));
   g.make_samples(40);
   while (g.chance(30)) g.make_fact();

@@ -14,7 +14,7 @@ using namespace tl::test;
 
 namespace {
 
-struct Generator {
+struct StatementGenerator {
   std::mt19937_64 random;
   std::vector<Expr> vars = {};     // in scope
   std::vector<Expr> outside = {};  // free in the whole
@@ -154,7 +154,7 @@ std::optional<std::string> run(const Stmt& s, const std::map<const ExprNode*, Va
 }
 
 bool one_round(uint64_t seed, int& compared) {
-  Generator g{.random = std::mt19937_64(seed)};
+  StatementGenerator g{.random = std::mt19937_64(seed)};
   Facts facts;
   std::map<const ExprNode*, Interval> ranges;
   for (const char* hint : {"n", "m", "t"}) {

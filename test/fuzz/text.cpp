@@ -186,7 +186,7 @@ struct Terms {
   }
 };
 
-struct Generator : Terms {
+struct FunctionGenerator : Terms {
   BufferId any() { return known[size_t(below(int64_t(known.size())))]; }
   // An operator of the user's: two names, any accesses, a body.
   Stmt user_tile_statement(int depth) {
@@ -365,7 +365,7 @@ struct Generator : Terms {
 
 TEST_CASE("what is printed is parsed back") {
   fuzz::each_seed({.fixed = 1500, .fresh = 200, .share = 0.03}, [](uint64_t seed) {
-    Function f = Generator{{.random = std::mt19937_64(seed)}}.function();
+    Function f = FunctionGenerator{{.random = std::mt19937_64(seed)}}.function();
     std::string text = print(f);
     CAPTURE(seed);
     CAPTURE(text);
@@ -380,7 +380,7 @@ TEST_CASE("what is printed is parsed back") {
 TEST_CASE("changed text is read or refused with a place") {
   int64_t read = 0, refused = 0;
   fuzz::each_seed({.fixed = 1500, .fresh = 200, .share = 0.03}, [&](uint64_t seed) {
-    Generator g{{.random = std::mt19937_64(seed)}};
+    FunctionGenerator g{{.random = std::mt19937_64(seed)}};
     std::string text = print(g.function());
     static const std::string_view pieces[] = {"(",  ")",    "[",  "]",  "{",    "}",    "\n",    "  ", ":",
                                               "=",  ",",    "-",  "9",  "for ", "x",    "mask(", "\"", "`",

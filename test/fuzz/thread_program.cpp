@@ -248,7 +248,7 @@ struct StepText : GroupText {
   }
 };
 
-struct Generator : StepText {
+struct ThreadGenerator : StepText {
   void declare() {
     std::vector<Shared> made;
     for (int64_t i = 1 + below(3); i > 0; i--) made.push_back(declare_array());
@@ -338,7 +338,7 @@ struct Generator : StepText {
 }  // namespace
 
 Program random_thread_program(uint64_t seed) {
-  Generator generator;
+  ThreadGenerator generator;
   generator.random.seed(seed);
   return generator.run();
 }

@@ -217,7 +217,7 @@ struct OperatorText : FaultText {
   }
 };
 
-struct Generator : OperatorText {
+struct TileGenerator : OperatorText {
   int64_t warp = 32;
   void body_steps() {
     indent++;
@@ -421,7 +421,7 @@ struct Generator : OperatorText {
 
 Program random_program(uint64_t seed, int64_t shared_limit, int64_t register_limit, int64_t warp) {
   if (seed % 8 == 3) return random_division(seed);
-  Generator g{{{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}}};
+  TileGenerator g{{{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}}};
   g.warp = warp;
   return g.run();
 }
@@ -431,7 +431,7 @@ Program random_moves(uint64_t seed, int64_t shared_limit, int64_t register_limit
 }
 
 Program faulty_program(uint64_t seed, int64_t shared_limit, int64_t register_limit) {
-  Generator g{{{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}}};
+  TileGenerator g{{{{{{{{std::mt19937_64(seed)}, shared_limit, register_limit}}}}}}};
   g.has_fault = true;
   return g.run();
 }

@@ -1,6 +1,6 @@
 """Whether the simulator, or the numbers, notice a mutant.
 
-    python test/mutants/judge.py [--families gemm,scan] [--every N] [--verbose]
+    python test/mutants/judge.py [--families gemm,scan] [--every N] [--jobs N] [--verbose]
 
 Each runs on all sizes of its family until one tells: by a finding, or by a wrong result.  What no size
 tells is a survivor; allowed.txt lists those that may, with the reason.  The exit status is 1 where another
@@ -10,8 +10,11 @@ one survives, and where a line of allowed.txt is not needed any more.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -72,46 +75,60 @@ def judge(family: Family, text: str, mutant: Mutant, threads: int) -> str:
     return ""
 
 
-def programs(names: list[str] | None):
-    """(name, family, text) of every kernel, each checked to be right itself."""
-    for family in FAMILIES:
-        if names and family.name not in names:
-            continue
-        for warps in WARPS:
-            made = family.make(32 * warps)
-            is_text = isinstance(made, str)
-            kernel = compiled(family, made) if is_text else tilelang.compile(made, target=family.chip)._kernel
-            for size in family.sizes:
-                if said := is_wrong(family, kernel, size, 32 * warps):
-                    raise SystemExit(f"{family.name} with {warps} warps is itself wrong at {size}: {said}")
-            yield f"{family.name}/{warps}", family, kernel.machine_text, 32 * warps
+def program(family: Family, warps: int) -> str:
+    """The text of a kernel, checked to be right itself."""
+    made = family.make(32 * warps)
+    is_text = isinstance(made, str)
+    kernel = compiled(family, made) if is_text else tilelang.compile(made, target=family.chip)._kernel
+    for size in family.sizes:
+        if said := is_wrong(family, kernel, size, 32 * warps):
+            raise SystemExit(f"{family.name} with {warps} warps is itself wrong at {size}: {said}")
+    return kernel.machine_text
 
 
-def run(names=None, every: int = 1, verbose: bool = False) -> tuple[Counter, list[str]]:
-    """How mutants showed, by (operator, how); the survivors' names."""
-    shown, survivors, number = Counter(), [], 0
-    for name, family, text, threads in programs(names):
-        lines = text.split("\n")
-        for mutant in mutants(text, family.operators):
-            number += 1
-            if number % every:
-                continue
-            how = judge(family, text, mutant, threads)
-            shown[mutant.operator, how or "survives"] += 1
-            if not how:
-                survivors.append(f"{name} {mutant.operator} {mutant.line}")
-                if verbose:
-                    print(f"{survivors[-1]}\n    {lines[mutant.line].strip()}\n  → {mutant.new.strip()}")
+def judged(one: tuple[str, int, int]) -> tuple[Counter, list[tuple[str, str, str]]]:
+    """Of every Nth mutant of a family's kernel of so many warps: how they showed, by (operator, how); the
+    survivors, each with its line and what that became."""
+    name, warps, every = one
+    family = next(f for f in FAMILIES if f.name == name)
+    text = program(family, warps)
+    lines = text.split("\n")
+    shown, survivors = Counter(), []
+    for mutant in mutants(text, family.operators)[every - 1 :: every]:
+        how = judge(family, text, mutant, 32 * warps)
+        shown[mutant.operator, how or "survives"] += 1
+        if not how:
+            told = f"{name}/{warps} {mutant.operator} {mutant.line}"
+            survivors.append((told, lines[mutant.line].strip(), mutant.new.strip()))
+    return shown, survivors
+
+
+def run(names=None, every: int = 1, jobs: int = 1) -> tuple[Counter, list[tuple[str, str, str]]]:
+    """What judged() says of all kernels of these families (None: of all)."""
+    kernels = [(f.name, warps, every) for f in FAMILIES if not names or f.name in names for warps in WARPS]
+    if jobs == 1:
+        parts = map(judged, kernels)
+    else:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            parts = list(pool.map(judged, kernels))
+    shown, survivors = Counter(), []
+    for more, left in parts:
+        shown += more
+        survivors += left
     return shown, survivors
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--families", type=lambda text: text.split(","))
-    parser.add_argument("--every", type=int, default=1, help="judge each Nth mutant only")
+    parser.add_argument("--every", type=int, default=1, help="judge each Nth mutant of a kernel only")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     options = parser.parse_args()
-    shown, survivors = run(options.families, options.every, options.verbose)
+    shown, left = run(options.families, options.every, options.jobs)
+    for told, before, after in left if options.verbose else []:
+        print(f"{told}\n    {before}\n  → {after}")
+    survivors = [told for told, _, _ in left]
     for operator in sorted({o for o, _ in shown}):
         rows = ", ".join(f"{how} {n}" for (o, how), n in sorted(shown.items()) if o == operator)
         print(f"{operator:16} {rows}")

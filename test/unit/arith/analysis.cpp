@@ -14,7 +14,6 @@ Expr bounded(Facts& facts, const char* hint, int64_t min, int64_t max, DType t =
   facts.bind(v, Interval{min, max});
   return v;
 }
-Expr op(BinaryOp o, Expr a, Expr b) { return binary(o, std::move(a), std::move(b)); }
 
 }  // namespace
 
@@ -37,17 +36,17 @@ TEST_CASE("intervals of the operators") {
   CHECK(range(a - b) == Interval{-8, 8});
   CHECK(range(a * b) == Interval{-15, 50});
   CHECK(range(floordiv(a, b)) == Interval{-2, 5});
-  CHECK(range(op(BinaryOp::truncdiv, a, b)) == Interval{-1, 5});
+  CHECK(range(binary(BinaryOp::truncdiv, a, b)) == Interval{-1, 5});
   CHECK(range(floormod(a, b)) == Interval{0, 4});
-  CHECK(range(op(BinaryOp::truncmod, a, b)) == Interval{-3, 4});
+  CHECK(range(binary(BinaryOp::truncmod, a, b)) == Interval{-3, 4});
   CHECK(range(floormod(b, imm(8))) == Interval{2, 5});
   CHECK(range(floormod(b + 8, imm(8))) == Interval{2, 5});
   CHECK(range(floormod(x, imm(-8))) == Interval{-7, 0});
-  CHECK(range(op(BinaryOp::bit_xor, b, imm(8))) == Interval{0, 15});
-  CHECK(range(op(BinaryOp::bit_and, a, b)) == Interval{0, 5});
-  CHECK(range(op(BinaryOp::bit_or, a, b)) == Interval{-16, 15});
+  CHECK(range(binary(BinaryOp::bit_xor, b, imm(8))) == Interval{0, 15});
+  CHECK(range(binary(BinaryOp::bit_and, a, b)) == Interval{0, 5});
+  CHECK(range(binary(BinaryOp::bit_or, a, b)) == Interval{-16, 15});
   CHECK(range(min(a, b)) == Interval{-3, 5});
-  CHECK(range(op(BinaryOp::lt, a, imm(11))) == Interval{1, 1});
+  CHECK(range(binary(BinaryOp::lt, a, imm(11))) == Interval{1, 1});
   CHECK(range(x) == Interval{});
   CHECK(range(x + 1) == Interval{});
   CHECK_FALSE(range(floordiv(x, 2)).bounded());
@@ -95,8 +94,8 @@ TEST_CASE("divisibility") {
   CHECK(known(y * y) == Modular{12, 4});
   CHECK(known(floordiv(n, 4)) == Modular{4, 0});
   CHECK(known(floormod(n + 5, imm(8))) == Modular{0, 5});
-  CHECK(known(op(BinaryOp::bit_xor, x * 8, y * 16)) == Modular{8, 0});
-  CHECK(known(op(BinaryOp::bit_and, x, imm(-16))) == Modular{16, 0});
+  CHECK(known(binary(BinaryOp::bit_xor, x * 8, y * 16)) == Modular{8, 0});
+  CHECK(known(binary(BinaryOp::bit_and, x, imm(-16))) == Modular{16, 0});
   CHECK(known(u * 24) == Modular{8, 0});  // may wrap: only the power of two remains
   CHECK(known(min(n, x * 24)) == Modular{8, 0});
   CHECK(known(imm(12)) == Modular{0, 12});
@@ -112,7 +111,7 @@ TEST_CASE("facts from conditions") {
   CHECK(facts.divisibility[n.get()] == Modular{48, 0});
   facts.assume(lt(imm(0), n));
   CHECK(interval_of(n, facts) == Interval{48, INT64_MAX});
-  facts.assume(op(BinaryOp::ne, x, imm(0)));
+  facts.assume(binary(BinaryOp::ne, x, imm(0)));
   CHECK(facts.ranges[x.get()] == Interval{1, 7});
   facts.assume(eq(y, x + 3));
   CHECK(facts.ranges[y.get()] == Interval{4, 10});
@@ -187,9 +186,9 @@ TEST_CASE("an unsigned number of 64 bits may be no number of int64") {
   CHECK(interval_of(cast(i64, u), facts) == Interval{});
   CHECK(interval_of(large, facts).min == INT64_MAX);
   CHECK(!as_int(simplify(lt(u, large), facts)));
-  CHECK(!as_int(simplify(op(BinaryOp::floordiv, u, large), facts)));
-  CHECK(is_int(op(BinaryOp::lt, imm(5, u64), large), 1));
-  CHECK(is_int(op(BinaryOp::shr, large, imm(63, u64)), 1));
+  CHECK(!as_int(simplify(binary(BinaryOp::floordiv, u, large), facts)));
+  CHECK(is_int(binary(BinaryOp::lt, imm(5, u64), large), 1));
+  CHECK(is_int(binary(BinaryOp::shr, large, imm(63, u64)), 1));
   CHECK_EQ(cast(f64, imm(-1, u64)).as<FloatImm>()->value, 0x1p64);
   CHECK_EQ(cast(f32, imm((int64_t(1) << 60) + (int64_t(1) << 36) + 1, i64)).as<FloatImm>()->value,
            0x1p60 + 0x1p37);

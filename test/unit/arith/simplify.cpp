@@ -27,8 +27,7 @@ struct Scene {
   }
 };
 
-Expr op(BinaryOp o, Expr a, Expr b) { return binary(o, std::move(a), std::move(b)); }
-Expr bit_xor(Expr a, Expr b) { return op(BinaryOp::bit_xor, std::move(a), std::move(b)); }
+Expr bit_xor(Expr a, Expr b) { return binary(BinaryOp::bit_xor, std::move(a), std::move(b)); }
 Expr negated(Expr a) { return unary(UnaryOp::neg, std::move(a)); }
 Expr inverse(Expr a) { return unary(UnaryOp::logical_not, std::move(a)); }
 
@@ -44,7 +43,7 @@ TEST_CASE("sums have one form: larger factors first, subtractions last") {
   CHECK(s((s.x + s.y) * 4 - s.y * 4) == "x*4");
   CHECK(s(s.x * s.n * 4 - s.n * s.x) == "n*x*3");
   CHECK(s(negated(s.x - s.y)) == "y - x");
-  CHECK(s(op(BinaryOp::shl, s.x, imm(3)) + s.x) == "x*9");
+  CHECK(s(binary(BinaryOp::shl, s.x, imm(3)) + s.x) == "x*9");
 }
 
 TEST_CASE("division by a constant takes out what it divides") {
@@ -71,9 +70,9 @@ TEST_CASE("negative numerators and divisors") {
   CHECK(s(floordiv(s.x * 8, -8)) == "-x");
   CHECK(s(floordiv(s.x * -16 + 3, 8)) == "x*-2");
   CHECK(s(floormod(s.x * -16 + 3, 8)) == "3");
-  CHECK(s(op(BinaryOp::truncdiv, s.tx, imm(4))) == "tx//4");
-  CHECK(s(op(BinaryOp::truncdiv, s.x, imm(4))) == "truncdiv(x, 4)");
-  CHECK(s(op(BinaryOp::truncmod, s.x, imm(4))) == "truncmod(x, 4)");
+  CHECK(s(binary(BinaryOp::truncdiv, s.tx, imm(4))) == "tx//4");
+  CHECK(s(binary(BinaryOp::truncdiv, s.x, imm(4))) == "truncdiv(x, 4)");
+  CHECK(s(binary(BinaryOp::truncmod, s.x, imm(4))) == "truncmod(x, 4)");
 }
 
 TEST_CASE("digits: kept as (x // place) % radix, and put together again") {
@@ -111,14 +110,14 @@ TEST_CASE("run-time divisors") {
   CHECK(s(floordiv(s.y * s.n, s.n)) == "n*y//n");  // n may be 0
   CHECK(s(floordiv(s.n, s.n)) == "n//n");
   CHECK(s(floordiv(imm(0), s.n)) == "0//n");
-  CHECK(s(op(BinaryOp::mul, floormod(s.n, s.n), imm(0))) == "n%n*0");
+  CHECK(s(binary(BinaryOp::mul, floormod(s.n, s.n), imm(0))) == "n%n*0");
   CHECK(s(floormod(s.y * s.n + s.x, s.n)) == "x%n");
   CHECK(s(s.n * floordiv(s.x, s.n) + floormod(s.x, s.n)) == "x//n*n + x%n");
   s.facts.assume(lt(s.tx, s.n));
   CHECK(s(floordiv(s.y * s.n, s.n)) == "y");
   CHECK(s(floordiv(s.n, s.n)) == "1");
   CHECK(s(floordiv(imm(0), s.n)) == "0");
-  CHECK(s(op(BinaryOp::mul, floormod(s.n, s.n), imm(0))) == "0");
+  CHECK(s(binary(BinaryOp::mul, floormod(s.n, s.n), imm(0))) == "0");
   CHECK(s(s.n * floordiv(s.x, s.n) + floormod(s.x, s.n)) == "x");
   CHECK(s(floordiv(s.y * s.n + s.tx, s.n)) == "y");
   CHECK(s(floormod(s.y * s.n + s.tx, s.n)) == "tx");
@@ -127,7 +126,9 @@ TEST_CASE("run-time divisors") {
 TEST_CASE("what memory holds wraps at 64 bits, what counts and places does not") {
   Scene s;
   auto data = [](int64_t at) { return load(i64, BufferId{0}, {imm(at)}); };
-  auto shifted = [](const Expr& e) { return op(BinaryOp::shr, op(BinaryOp::shl, e, imm(40)), imm(40)); };
+  auto shifted = [](const Expr& e) {
+    return binary(BinaryOp::shr, binary(BinaryOp::shl, e, imm(40)), imm(40));
+  };
   Expr a = data(0), small = floormod(a, 1000);
   for (bool is_data : {true, false}) {
     Expr x = is_data ? a : s.x;
@@ -160,21 +161,21 @@ TEST_CASE("a product with 0 that divides goes where another term divides by the 
   Scene s;
   Expr gone = imm(0) * bit_xor(floordiv(s.x, s.n), s.y), kept = floordiv(s.y, s.n);
   Simplifier inner(s.facts);
-  Expr sum = inner.run(op(BinaryOp::bit_or, kept, gone));  // which makes a sum of two simplified operands
+  Expr sum = inner.run(binary(BinaryOp::bit_or, kept, gone));  // which makes a sum of two simplified operands
   CHECK(print(sum) == "y//n");
 }
 
 TEST_CASE("a division that a condition guards does not stand for one that is always made") {
   Scene s;
-  Expr q = op(BinaryOp::truncdiv, s.x, s.n);
-  Expr guarded = select(lt(s.y, imm(3)), op(BinaryOp::truncmod, s.y, s.n), imm(1));
+  Expr q = binary(BinaryOp::truncdiv, s.x, s.n);
+  Expr guarded = select(lt(s.y, imm(3)), binary(BinaryOp::truncmod, s.y, s.n), imm(1));
   CHECK(s(q - q + guarded).find("truncdiv(x, n)") != std::string::npos);
-  CHECK(s(q - q + op(BinaryOp::truncmod, s.y, s.n)) == "truncmod(y, n)");
+  CHECK(s(q - q + binary(BinaryOp::truncmod, s.y, s.n)) == "truncmod(y, n)");
 }
 
 TEST_CASE("a factor of half of what an unsigned type counts has one sign") {
   Scene s;
-  Expr u = var("u", u32), q = op(BinaryOp::floordiv, imm(0, u32), u), half = imm(int64_t(1) << 31, u32);
+  Expr u = var("u", u32), q = binary(BinaryOp::floordiv, imm(0, u32), u), half = imm(int64_t(1) << 31, u32);
   CHECK(s(lt(q * half, u)) == "0//u*2147483648 < u");
   CHECK(s(eq(u, q * half)) == "0//u*2147483648 == u");
 }
@@ -186,7 +187,7 @@ TEST_CASE("what is made of a constant beyond all indices wraps, whatever else it
   stays(floordiv(s.x * large, large));
   stays(floordiv(s.j * large, large));
   CHECK(s(floordiv(s.j * 3, 3)) == "j");
-  CHECK(s(floordiv(op(BinaryOp::shl, s.j, imm(58)), -3)).starts_with("j*"));  // and not -(…)//3
+  CHECK(s(floordiv(binary(BinaryOp::shl, s.j, imm(58)), -3)).starts_with("j*"));  // and not -(…)//3
   Expr least = var("least");
   learn(s.facts, least, imm(INT64_MIN));
   stays(floordiv(least * -3, -3));  // least * -3 is the least again
@@ -208,11 +209,11 @@ TEST_CASE("comparisons of sums") {
   CHECK(s(lt(s.x * 8 + s.i, imm(1000))) == "x < 125");  // uniform in i
   CHECK(s(lt(imm(5), s.x)) == "x >= 6");
   CHECK(s(lt(s.x * 4 + 3, imm(16))) == "x < 4");
-  CHECK(s(op(BinaryOp::ge, s.x + 1, s.y)) == "y <= x + 1");
+  CHECK(s(binary(BinaryOp::ge, s.x + 1, s.y)) == "y <= x + 1");
   CHECK(s(lt(s.x - s.y, s.x + 2)) == "y >= -1");
   CHECK(s(eq(s.x * 4, s.y * 8 + 4)) == "y*2 + 1 == x");
   CHECK(s(eq(s.x * 4, s.y * 8 + 3)) == "false");
-  CHECK(s(op(BinaryOp::ne, floormod(s.x, 4), imm(4))) == "true");
+  CHECK(s(binary(BinaryOp::ne, floormod(s.x, 4), imm(4))) == "true");
   CHECK(s(lt(floordiv(s.x, 4), imm(8))) == "x < 32");
   CHECK(s(le(imm(2), floordiv(s.x, 4))) == "x >= 8");
   CHECK(s(inverse(lt(s.x, s.y))) == "y <= x");
@@ -222,20 +223,20 @@ TEST_CASE("logic keeps the order of its operands and drops what is implied") {
   Scene s;
   Expr a = lt(s.x, imm(8)), b = lt(s.x, imm(4)), p = var("p", boolean), q = var("q", boolean);
   CHECK(s(both(a, b)) == "x < 4");
-  CHECK(s(op(BinaryOp::logical_or, a, b)) == "x < 8");
+  CHECK(s(binary(BinaryOp::logical_or, a, b)) == "x < 8");
   CHECK(s(both(a, inverse(b))) == "x < 8 and x >= 4");
   CHECK(s(both(b, inverse(a))) == "false");
-  CHECK(s(op(BinaryOp::logical_or, a, inverse(b))) == "true");
+  CHECK(s(binary(BinaryOp::logical_or, a, inverse(b))) == "true");
   CHECK(s(both(both(p, q), p)) == "p and q");
   CHECK(s(both(p, inverse(p))) == "false");
-  CHECK(s(op(BinaryOp::logical_or, both(p, q), q)) == "q");
+  CHECK(s(binary(BinaryOp::logical_or, both(p, q), q)) == "q");
   CHECK(s(inverse(inverse(p))) == "p");
   CHECK(s(eq(p, imm(0, boolean))) == "not p");
   // The first condition guards the load of the second: the third may not take its place behind it.
   Expr element = lt(load(i64, BufferId{0}, {s.x}), imm(5));
   CHECK(s(both(both(a, element), b)) == "x < 4 and buffer0[x] < 5");
-  Expr guarded =
-      both(both(lt(s.y, imm(100)), op(BinaryOp::ne, s.x, imm(0))), lt(s.y + floordiv(s.n, s.x) * 0, imm(50)));
+  Expr guarded = both(both(lt(s.y, imm(100)), binary(BinaryOp::ne, s.x, imm(0))),
+                      lt(s.y + floordiv(s.n, s.x) * 0, imm(50)));
   CHECK(s(guarded) == "y < 50 and x != 0");
 }
 
@@ -256,18 +257,18 @@ TEST_CASE("extremes and selections") {
 TEST_CASE("floats: exact identities only") {
   Scene s;
   Expr a = var("a", f32), b = var("b", f32);
-  CHECK(s(op(BinaryOp::mul, a, fimm(1))) == "a");
-  CHECK(s(op(BinaryOp::mul, fimm(2), a)) == "a*2.0");
-  CHECK(s(op(BinaryOp::sub, a, fimm(0.0))) == "a");
-  CHECK(s(op(BinaryOp::add, a, fimm(-0.0))) == "a");
-  CHECK(s(op(BinaryOp::add, a, fimm(0.0))) == "a + 0.0");  // -0 + 0 is +0
-  CHECK(s(op(BinaryOp::mul, a, fimm(0.0))) == "a*0.0");    // NaN, infinity, -0
-  CHECK(s(op(BinaryOp::sub, a, a)) == "a - a");
-  CHECK(s(op(BinaryOp::eq, a, a)) == "a == a");  // a NaN is not
-  CHECK(s(inverse(op(BinaryOp::lt, a, b))) == "not a < b");
-  CHECK(s(op(BinaryOp::sub, op(BinaryOp::add, a, b), b)) == "a + b - b");
+  CHECK(s(binary(BinaryOp::mul, a, fimm(1))) == "a");
+  CHECK(s(binary(BinaryOp::mul, fimm(2), a)) == "a*2.0");
+  CHECK(s(binary(BinaryOp::sub, a, fimm(0.0))) == "a");
+  CHECK(s(binary(BinaryOp::add, a, fimm(-0.0))) == "a");
+  CHECK(s(binary(BinaryOp::add, a, fimm(0.0))) == "a + 0.0");  // -0 + 0 is +0
+  CHECK(s(binary(BinaryOp::mul, a, fimm(0.0))) == "a*0.0");    // NaN, infinity, -0
+  CHECK(s(binary(BinaryOp::sub, a, a)) == "a - a");
+  CHECK(s(binary(BinaryOp::eq, a, a)) == "a == a");  // a NaN is not
+  CHECK(s(inverse(binary(BinaryOp::lt, a, b))) == "not a < b");
+  CHECK(s(binary(BinaryOp::sub, binary(BinaryOp::add, a, b), b)) == "a + b - b");
   CHECK(s(negated(negated(a))) == "a");
-  CHECK(s(op(BinaryOp::add, a, negated(b))) == "a - b");
+  CHECK(s(binary(BinaryOp::add, a, negated(b))) == "a - b");
   CHECK(s(call(*find_intrinsic("sqrt"), {fimm(4)})) == "2.0");
   CHECK(s(call(*find_intrinsic("log"), {fimm(-1)})) == "log(-1.0)");  // not a number: left to run time
 }
@@ -277,33 +278,33 @@ TEST_CASE("narrow integers wrap") {
   Expr u = var("u", u8), v = var("v", u8), w = var("w", i32);
   Expr small = s.make("small", 0, 9, u8);
   auto u8_imm = [](int64_t x) { return imm(x, u8); };
-  CHECK(s(op(BinaryOp::sub, op(BinaryOp::add, u, v), v)) == "u");
-  CHECK(s(lt(op(BinaryOp::add, u, u8_imm(1)), u)) == "u + 1 < u");  // true for 255
-  CHECK(s(lt(op(BinaryOp::add, small, u8_imm(1)), small)) == "false");
-  CHECK(s(floordiv(op(BinaryOp::mul, u, u8_imm(2)), 2)) == "u*2//2");  // loses a bit
-  CHECK(s(floordiv(op(BinaryOp::mul, small, u8_imm(2)), 2)) == "small");
-  CHECK(s(op(BinaryOp::mul, op(BinaryOp::mul, u, u8_imm(16)), u8_imm(16))) == "0:u8");
-  CHECK(s(eq(op(BinaryOp::add, u, u8_imm(3)), u8_imm(1))) == "u == 254");
-  CHECK(s(lt(op(BinaryOp::sub, w, imm(1, i32)), w)) == "w - 1 < w");  // INT32_MIN
+  CHECK(s(binary(BinaryOp::sub, binary(BinaryOp::add, u, v), v)) == "u");
+  CHECK(s(lt(binary(BinaryOp::add, u, u8_imm(1)), u)) == "u + 1 < u");  // true for 255
+  CHECK(s(lt(binary(BinaryOp::add, small, u8_imm(1)), small)) == "false");
+  CHECK(s(floordiv(binary(BinaryOp::mul, u, u8_imm(2)), 2)) == "u*2//2");  // loses a bit
+  CHECK(s(floordiv(binary(BinaryOp::mul, small, u8_imm(2)), 2)) == "small");
+  CHECK(s(binary(BinaryOp::mul, binary(BinaryOp::mul, u, u8_imm(16)), u8_imm(16))) == "0:u8");
+  CHECK(s(eq(binary(BinaryOp::add, u, u8_imm(3)), u8_imm(1))) == "u == 254");
+  CHECK(s(lt(binary(BinaryOp::sub, w, imm(1, i32)), w)) == "w - 1 < w");  // INT32_MIN
   CHECK(s(cast(i64, cast(i32, s.x))) == "cast<i64>(cast<i32>(x))");
   CHECK(s(cast(i64, cast(i32, s.tx))) == "tx");
   CHECK(s(cast(i8, cast(i32, s.x))) == "cast<i8>(x)");
   CHECK(s(cast(f32, cast(f64, var("a", f32)))) == "a");
   CHECK(s(cast(f32, cast(f16, var("a", f32)))) == "cast<f32>(cast<f16>(a))");
-  CHECK(s(op(BinaryOp::bit_and, u, u8_imm(15))) == "u%16");
-  CHECK(s(op(BinaryOp::shr, w, imm(3, i32))) == "w//8");
+  CHECK(s(binary(BinaryOp::bit_and, u, u8_imm(15))) == "u%16");
+  CHECK(s(binary(BinaryOp::shr, w, imm(3, i32))) == "w//8");
 }
 
 TEST_CASE("lanes") {
   Scene s;
   Expr row = ramp(s.y * 8, imm(1), 8);
   auto all = [](int64_t v) { return broadcast(imm(v), 8); };
-  CHECK(s(op(BinaryOp::add, row, all(3))) == "ramp(y*8 + 3, 1, 8)");
-  CHECK(s(op(BinaryOp::mul, row, all(4))) == "ramp(y*32, 4, 8)");
-  CHECK(s(op(BinaryOp::floordiv, row, all(8))) == "broadcast(y, 8)");
-  CHECK(s(op(BinaryOp::floormod, row, all(64))) == "ramp(y%8*8, 1, 8)");
-  CHECK(s(op(BinaryOp::lt, row, all(1000))) == "broadcast(y < 125, 8)");
-  CHECK(s(op(BinaryOp::lt, ramp(s.y, imm(1), 8), all(8))) == "ramp(y, 1, 8) < broadcast(8, 8)");
+  CHECK(s(binary(BinaryOp::add, row, all(3))) == "ramp(y*8 + 3, 1, 8)");
+  CHECK(s(binary(BinaryOp::mul, row, all(4))) == "ramp(y*32, 4, 8)");
+  CHECK(s(binary(BinaryOp::floordiv, row, all(8))) == "broadcast(y, 8)");
+  CHECK(s(binary(BinaryOp::floormod, row, all(64))) == "ramp(y%8*8, 1, 8)");
+  CHECK(s(binary(BinaryOp::lt, row, all(1000))) == "broadcast(y < 125, 8)");
+  CHECK(s(binary(BinaryOp::lt, ramp(s.y, imm(1), 8), all(8))) == "ramp(y, 1, 8) < broadcast(8, 8)");
 }
 
 TEST_CASE("what has an effect stays, once, in its place") {

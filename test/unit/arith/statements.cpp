@@ -10,7 +10,6 @@ using namespace tl;
 namespace {
 
 const BufferId out{0}, in{1};
-Expr op(BinaryOp o, Expr a, Expr b) { return binary(o, std::move(a), std::move(b)); }
 
 Stmt checked(const Stmt& s, const Facts& facts = {}) {
   Stmt r = simplify(s, facts);
@@ -128,10 +127,10 @@ TEST_CASE("masks that always hold are dropped, lanes too") {
   Expr y = var("y");
   Facts facts;
   facts.bind(y, Interval{0, 15});
-  Expr lanes = ramp(y * 8, imm(1), 8), mask = op(BinaryOp::lt, lanes, broadcast(imm(128), 8));
+  Expr lanes = ramp(y * 8, imm(1), 8), mask = binary(BinaryOp::lt, lanes, broadcast(imm(128), 8));
   Stmt s = checked(store(out, {lanes}, load(f32, in, {lanes}, {}, mask), {}, mask), facts);
   CHECK(equal(s, store(out, {lanes}, load(f32, in, {lanes}))));
-  Expr never = op(BinaryOp::lt, lanes, broadcast(imm(0), 8));
+  Expr never = binary(BinaryOp::lt, lanes, broadcast(imm(0), 8));
   CHECK(is_empty(checked(store(out, {lanes}, load(f32, in, {lanes}), {}, never), facts)));
   CHECK(equal(checked(store(out, {lanes}, load(f32, in, {lanes}, {}, never)), facts),
               store(out, {lanes}, zero(f32.with_lanes(8)))));

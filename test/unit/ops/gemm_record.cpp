@@ -35,7 +35,7 @@ std::string program(std::string_view types, std::string_view attrs, int64_t m = 
                      in, sum, m, n, k, attrs);
 }
 
-Function laid_out(const std::string& text, std::string_view chip) {
+Function laid_out_for(const std::string& text, std::string_view chip) {
   Options o;
   o.stop_after = "infer_layouts";
   return compile(complete_tiles(parse(text, "test", text_vocabulary())), *find_target(chip), o).function;
@@ -52,7 +52,7 @@ const Attrs& record_of(const Function& f) {
 
 std::string refusal(const std::string& text, std::string_view chip) {
   try {
-    laid_out(text, chip);
+    laid_out_for(text, chip);
   } catch (const CompileError& e) {
     CHECK(e.span.line == 9);
     return e.text;
@@ -75,17 +75,17 @@ Function with(Function f, const std::string& attr, std::optional<int64_t> value)
 }  // namespace
 
 TEST_CASE("gemm: what is chosen stands on the statement") {
-  Function f = laid_out(program("f16 f32", "", 64, 64, 40), "sm_80");
+  Function f = laid_out_for(program("f16 f32", "", 64, 64, 40), "sm_80");
   CHECK(record_of(f).get_string("instruction") == "mma_m16n8k16_f16_f32");
   CHECK(record_of(f).get_string("tail") == "mma_m16n8k8_f16_f32");
   CHECK(record_of(f).get_int("warps_m") == 2);
   CHECK(record_of(f).get_int("warps_n") == 2);
   CHECK(!record_of(f).find("why_not"));
-  Function fma = laid_out(program("f32 f32", ""), "sm_80");
+  Function fma = laid_out_for(program("f32 f32", ""), "sm_80");
   CHECK(record_of(fma).get_string("instruction") == "fma");
   CHECK(record_of(fma).get_int("threads_m") * record_of(fma).get_int("threads_n") == 128);
   CHECK(record_of(fma).get_string("why_not").starts_with("mma.sync: sm_80 has no instruction for f32 × f32"));
-  Function cpu = laid_out(program("i8 i32", ""), "cascadelake");
+  Function cpu = laid_out_for(program("i8 i32", ""), "cascadelake");
   CHECK(record_of(cpu).get_string("instruction") == "dot4_u8_s8");
   CHECK(record_of(cpu).get_int("micro_n") == 32);
 }
@@ -106,7 +106,7 @@ TEST_CASE("gemm: what a text asks for is kept, and computes the same") {
     CAPTURE(a.target);
     CAPTURE(a.attrs);
     std::string text = program(a.types, a.attrs, a.m, a.n, a.k), chip = a.target;
-    Function f = laid_out(text, chip.substr(chip.find_first_of(":=") + 1));
+    Function f = laid_out_for(text, chip.substr(chip.find_first_of(":=") + 1));
     Function asked = parse(text, "test", text_vocabulary());
     for (auto& [name, value] : record_of(asked).entries) {
       CAPTURE(name);
@@ -162,7 +162,7 @@ TEST_CASE("gemm: what cannot be is refused on its line") {
 
 TEST_CASE("gemm: lowering reads what stands there, and refuses a gemm that says nothing") {
   for (auto [chip, types] : {std::pair{"sm_80", "f16 f32"}, {"sm_80", "f32 f32"}, {"haswell", "f32 f32"}}) {
-    Function f = laid_out(program(types, ""), chip);
+    Function f = laid_out_for(program(types, ""), chip);
     Attrs record = record_of(f);
     record.entries.erase("why_not");
     CAPTURE(chip);
@@ -178,13 +178,13 @@ TEST_CASE("gemm: lowering reads what stands there, and refuses a gemm that says 
       }
     }
   }
-  Function f = laid_out(program("f16 f32", ""), "sm_80");
+  Function f = laid_out_for(program("f16 f32", ""), "sm_80");
   CHECK_THROWS_AS(lower_tile_ops(with(f, "warps_m", 5), *find_target("sm_80")), CompileError);
 }
 
 TEST_CASE("gemm: the report says what stands there") {
   auto said = [](const char* types, const char* attrs, std::string_view chip) {
-    Function f = lower_tile_ops(laid_out(program(types, attrs), chip), *find_target(chip));
+    Function f = lower_tile_ops(laid_out_for(program(types, attrs), chip), *find_target(chip));
     for (auto& n : f.notes)
       if (n.subject == "gemm" && !n.text.ends_with("by ldmatrix")) return n.text;
     return std::string();

@@ -31,7 +31,7 @@ std::string error_of(const Function& f, std::vector<HostArg> args) {
 }
 
 template <class T>
-std::vector<T> counted(size_t n) {
+std::vector<T> small_counted(size_t n) {
   std::vector<T> v(n);
   for (size_t i = 0; i < n; i++) v[i] = T(double(i % 13) - 6);
   return v;
@@ -48,7 +48,7 @@ func scale(A: f32[n, 4] strides(lead, 1), s: f32, C: f32[n, 4]):
         if b*2 + i < n:
           C[b*2 + i, j] = max(A[b*2 + i, j]*s, 0.0)
 )");
-  std::vector<float> a = counted<float>(5 * 7), c(5 * 4, -9);
+  std::vector<float> a = small_counted<float>(5 * 7), c(5 * 4, -9);
   float s = 0.5f;
   run_reference(f, std::vector<HostArg>{{.data = a.data(), .shape = {5, 4}, .strides = {7, 1}},
                                         {.data = &s},
