@@ -3,8 +3,9 @@ consumers that multiply them by wgmma, with a ring of slots between them.
 
 The producer (warpgroup 2) runs ahead by as many tiles as there are slots.  A slot has two barriers: `full`
 ends a phase when the copies have landed, `empty` when both consumers have multiplied what was there.  Each
-consumer leaves one product in flight: it gives back the slot of the product before.  Blocks run through many
-tiles of C, `group` rows of tiles at a time, so that tiles of A and B that lie in L2 are used again.
+consumer leaves one product in flight: it gives back the slot of the product before.  C leaves in parts of 64
+columns, by TMA too, beside the next tile's first products.  Blocks run through many tiles of C, `group` rows
+of tiles at a time, so that tiles of A and B that lie in L2 are used again.
 
 Usage:
     python examples/gemm_warpgroups.py [--target auto|cuda|sim:sm_90a] [--m M] [--n N] [--k K]
@@ -19,22 +20,22 @@ SMALL = {"m": 200, "n": 264, "k": 328, "blocks": 3}
 
 
 @tilelang.jit(out_idx=[-1])
-def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=16):
-    block_M, block_K = 128, 64
+def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=12):
+    block_M, block_K, part = 128, 64, 64
     rows, columns, steps = (
         -(-extent // block) for extent, block in ((M, block_M), (N, block_N), (K, block_K))
     )
     tiles = rows * columns
     producer, consumers = 2, (0, 1)
-    warps = 4 * len(consumers)
+    height = block_M // len(consumers)  # of a consumer's share of a tile
     B_tile = (block_N, block_K) if transpose_B else (block_K, block_N)
 
     @T.macro
     def place(tile):
         first = tile // (group * columns) * group
-        height = T.min(rows - first, group)
+        tall = T.min(rows - first, group)
         inside = tile - first * columns
-        return first + inside % height, inside // height
+        return first + inside % tall, inside // tall
 
     @T.prim_func
     def main(
@@ -45,9 +46,9 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=16)
         with T.Kernel(blocks, threads=384) as block:
             A_shared = T.alloc_shared((slots, block_M, block_K), "float16")
             B_shared = T.alloc_shared((slots, *B_tile), "float16")
-            C_local = T.alloc_fragment((block_M, block_N), "float32")
+            C_shared = T.alloc_shared((len(consumers), 2, height, part), "float16")
             full = T.alloc_barrier([4] * slots)
-            empty = T.alloc_barrier([warps] * slots)
+            empty = T.alloc_barrier([4 * len(consumers)] * slots)
             thread = T.get_thread_binding()
             count = T.ceildiv(tiles - block, blocks)  # of this block
 
@@ -67,27 +68,36 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=16)
                         if thread % 32 == 0:  # each warp of the producer, so that none falls behind
                             T.barrier_arrive(full[s])
 
-            with T.ws(*consumers):
-                T.set_max_nreg(240, 1)
-                for t in T.serial(count):
-                    row, column = place(block + t * blocks)
-                    for k in T.serial(steps):
-                        i = t * steps + k
-                        T.barrier_wait(full[i % slots], i // slots % 2)
-                        T.wgmma_gemm(
-                            A_shared[i % slots, :, :],
-                            B_shared[i % slots, :, :],
-                            C_local,
-                            transpose_B=transpose_B,
-                            clear_accum=(k == 0),
-                        )
-                        T.wait_wgmma(1)
-                        if k > 0 and thread % 32 == 0:
-                            T.barrier_arrive(empty[(i - 1) % slots])
-                    T.wait_wgmma(0)
-                    if thread % 32 == 0:
-                        T.barrier_arrive(empty[(t * steps + steps - 1) % slots])
-                    T.copy(C_local, C[row * block_M, column * block_N])
+            for c in consumers:
+                with T.ws(c):
+                    T.set_max_nreg(240, 1)
+                    C_local = T.alloc_fragment((height, block_N), "float32")
+                    for t in T.serial(count):
+                        row, column = place(block + t * blocks)
+                        for k in T.serial(steps):
+                            i = t * steps + k
+                            T.barrier_wait(full[i % slots], i // slots % 2)
+                            T.wgmma_gemm(
+                                A_shared[i % slots, c * height : (c + 1) * height, :],
+                                B_shared[i % slots, :, :],
+                                C_local,
+                                transpose_B=transpose_B,
+                                clear_accum=(k == 0),
+                            )
+                            T.wait_wgmma(1)
+                            if k > 0 and thread % 32 == 0:
+                                T.barrier_arrive(empty[(i - 1) % slots])
+                        T.wait_wgmma(0)
+                        if thread % 32 == 0:
+                            T.barrier_arrive(empty[(t * steps + steps - 1) % slots])
+                        for p in T.unroll(block_N // part):
+                            T.tma_store_wait(1)  # the part before the last has left its buffer
+                            T.copy(C_local[:, p * part : (p + 1) * part], C_shared[c, p % 2, :, :])
+                            T.tma_copy(
+                                C_shared[c, p % 2, :, :],
+                                C[row * block_M + c * height, column * block_N + p * part],
+                            )
+                    T.tma_store_wait(0)
 
     return main
 

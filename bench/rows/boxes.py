@@ -111,7 +111,7 @@ S = shared {kind}[{n}]
 for k in serial({turns}):
   if k*64 + tx < {n}:
     S[k*64 + tx] = X[k*64 + tx]
-fence_proxy_async()
+fence_proxy_async_shared()
 sync_threads()
 if tx == 0:
   {name}("M", address_of(T[{zeros}]), {at}, address_of(S[0]))

@@ -117,142 +117,6 @@ int64_t room_for(BufferId buffer, const Function& f, const Target& target, const
   return std::max<int64_t>(0, left) / f[buffer].dtype.bytes();
 }
 
-// ── vector width ──────────────────────────────────────────────────────────────────────────────────────
-namespace {
-
-// How one access behaves along the last loop in blocks of v iterations.
-enum class Along : uint8_t { uniform, contiguous, scattered };
-
-// Names in the body whose values differ along the last loop.
-bool names_differ(const ParallelNest& nest, const std::vector<Expr>& index) {
-  std::set<const ExprNode*> differing{nest.vars.back().get()};
-  auto differs = [&](const Expr& e) {
-    return contains(e, [&](const Var& v) { return differing.contains(&v); });
-  };
-  visit(nest.body, [&](const Let& n) {
-    if (differs(n.value)) differing.insert(n.var.get());
-  });
-  differing.erase(nest.vars.back().get());
-  return std::ranges::any_of(index, differs);
-}
-
-Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const NestAccess& a, int64_t v,
-                      const Facts& facts) {
-  const BufferInfo& info = ctx.function[a.buffer];
-  if (names_differ(nest, a.index)) return Along::scattered;
-  Expr outer = var("o"), lane = var("v");
-  Facts inner = facts;
-  inner.bind(outer, Interval{0, nest.extents.back() / v});
-  inner.bind(lane, Interval{0, v - 1});
-  VarMap block{{nest.vars.back().get(), outer * v + lane}};
-  std::vector<Expr> index;
-  for (auto& i : a.index) index.push_back(substitute(i, block));
-  Expr offset = info.scope == Scope::global ? tensor_offset(info, index)
-                                            : physical_index(ctx.known, ctx.function, a.buffer, index, inner);
-  auto linear = linear_in(simplify(offset, inner), lane, inner);
-  if (!linear) return Along::scattered;
-  if (linear->stride == 0) return Along::uniform;
-  if (linear->stride != 1) return Along::scattered;
-  if (ctx.target.vector_alignment == 1) return Along::contiguous;
-  auto divisible = [&](const Expr& e) {
-    Modular m = modular_of(e, inner);
-    return floor_mod(m.remainder, v) == 0 && m.modulus % v == 0;
-  };
-  bool may_be = info.scope != Scope::global ||
-                bytes_of(v, info.dtype) <= std::max<int64_t>(1, tensor_alignment(ctx.kernel, ctx.target));
-  return may_be && divisible(linear->base) ? Along::contiguous : Along::scattered;
-}
-
-int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx,
-                     const std::vector<NestAccess>& accesses) {
-  int64_t lanes = ctx.target.vector_bytes;
-  for (auto& a : accesses) lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
-  visit(nest.body, [&](const Call& n) {  // wider ones would only spread a warp's updates over more lines
-    if (n.intrinsic->atomic != Intrinsic::Atomic::none)
-      lanes = std::min(lanes, ctx.target.atomic_lanes(n, ctx.function));
-  });
-  if (int64_t wanted =
-          nest.attrs.get_int("coalesced_width"))  // the user's: elements that a thread moves at once
-    while (lanes > wanted) lanes /= 2;
-  while (lanes > 1 && lanes / 2 >= nest.extents.back()) lanes /= 2;
-  return lanes;
-}
-
-}  // namespace
-
-static bool is_of_pairs(const NestAccess& a, const Function& f) {
-  return f[a.buffer].dtype.is_packed() && (a.is_store || f[a.buffer].scope > Scope::shared);
-}
-
-bool has_pairs(const ParallelNest& nest, const Function& f) {
-  std::vector<NestAccess> all = accesses_of(nest);
-  return std::ranges::any_of(all, [&](auto& a) { return is_of_pairs(a, f); });
-}
-
-bool parts_pairs(const ParallelNest& nest, const Fragment& mapping, const Function& f) {
-  std::vector<NestAccess> all = accesses_of(nest);
-  return std::ranges::any_of(all, [&](auto& a) {
-    bool along_last = is_of_pairs(a, f) && loop_of(nest, a.index.back()) == nest.vars.size() - 1;
-    return along_last && run_length(nest, mapping) % 2;
-  });
-}
-
-// `may_idle`: some threads may be left without a vector.
-static int64_t width_for(const ParallelNest& nest, const LayoutContext& ctx, bool may_idle) {
-  std::vector<NestAccess> accesses = accesses_of(nest);
-  Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
-  int64_t points = product(nest.extents);
-  bool pairs = has_pairs(nest, ctx.function);
-  for (Scope scope : {Scope::global, Scope::shared})  // global accesses decide; where there are none, shared
-    for (int64_t v = widest_lanes(nest, ctx, accesses); v > 1; v /= 2) {
-      bool masked = ctx.target.masked_vectors;
-      bool idle = !may_idle && points / v < ctx.team.count && !(pairs && v == 2);
-      if (!masked && (nest.extents.back() % v || idle)) continue;
-      bool fits = true, any = false;
-      for (auto& a : accesses) {
-        if (ctx.function[a.buffer].scope != scope && !masked) continue;
-        Along how = along_last_loop(nest, ctx, a, v, facts);
-        any |= how == Along::contiguous;
-        fits &= how != Along::scattered || masked;
-      }
-      if (fits && any) return v;
-    }
-  return pairs && nest.extents.back() % 2 == 0 ? 2 : 1;
-}
-
-int64_t vector_width(const ParallelNest& nest, const LayoutContext& ctx) {
-  int64_t lanes = width_for(nest, ctx, false);
-  if (nest.attrs.get_string("engine").empty()) return lanes;
-  int bits = 0;
-  for (auto& a : accesses_of(nest)) bits = std::max<int>(bits, ctx.function[a.buffer].dtype.bits);
-  return lanes * bits < least_async_bits ? width_for(nest, ctx, true) : lanes;
-}
-
-int64_t moved_together(const ParallelNest& nest, const LayoutContext& ctx) {
-  Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
-  std::vector<NestAccess> accesses = accesses_of(nest);
-  int64_t v = vector_width(nest, ctx);
-  auto contiguous = [&](auto& a) { return along_last_loop(nest, ctx, a, v, facts) == Along::contiguous; };
-  while (v > 1 && !std::ranges::all_of(accesses, contiguous)) v /= 2;
-  return v;
-}
-
-int64_t run_length(const ParallelNest& nest, const Fragment& mapping) {
-  int last = int(nest.vars.size()) - 1;
-  for (auto& t : *mapping.layout.terms)
-    if (t.output == 1 && t.stride == 1 && t.digit.input == last && t.digit.divisor == 1) return t.digit.radix;
-  return 1;
-}
-
-int64_t access_width(const ParallelNest& nest, const LayoutContext& ctx, const Fragment& mapping,
-                     const NestAccess& a) {
-  int64_t run = run_length(nest, mapping), v = ctx.target.lanes(ctx.function[a.buffer].dtype);
-  Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
-  for (; v > 1; v /= 2)
-    if (run % v == 0 && along_last_loop(nest, ctx, a, v, facts) != Along::scattered) return v;
-  return 1;
-}
-
 // ── choosing a mapping ────────────────────────────────────────────────────────────────────────────────
 namespace {
 
@@ -312,6 +176,28 @@ std::optional<std::pair<NestAccess, Fragment>> of_groups(const ParallelNest& nes
   return std::pair(access->access, std::move(*of));
 }
 
+// The loop that runs along a dimension of a fragment: the index is its variable, or leads from there to
+// elements on the same threads, as F[i, j + 64] does where 64 columns and the next lie alike.
+std::optional<size_t> loop_along(const ParallelNest& nest, const NestAccess& a, const Fragment& fragment,
+                                 size_t dimension) {
+  const Expr& index = a.index[dimension];
+  if (auto l = loop_of(nest, index)) return l;
+  auto uses = [](const Expr& e) { return [&e](const Expr& v) { return uses_var(e, v); }; };
+  auto first = std::ranges::find_if(nest.vars, uses(index));
+  auto linear = first == nest.vars.end() ? std::nullopt : linear_in(index, *first, {});
+  if (!linear || linear->stride != 1 || std::ranges::any_of(nest.vars, uses(linear->base)))
+    return std::nullopt;
+  size_t l = size_t(first - nest.vars.begin());
+  std::vector<int64_t> part = thread_parts(fragment, dimension);
+  int64_t extent = nest.extents[l], last = int64_t(part.size()) - extent;
+  auto constant = as_int(linear->base);
+  Modular m = constant ? Modular{int64_t(part.size()), *constant} : modular_of(linear->base, {});
+  if (last < 0 || m.modulus <= 0 || (constant && (*constant < 0 || *constant > last))) return std::nullopt;
+  for (int64_t begin = m.remainder; begin <= last; begin += m.modulus)
+    if (!std::equal(part.begin(), part.begin() + extent, part.begin() + begin)) return std::nullopt;
+  return l;
+}
+
 // For each dimension of a fragment the loop that runs over it, or -1 where the index is a constant whose
 // elements start at thread part 0, or one that a statement inside gives to a dimension in registers.  Nothing
 // if an index is anything else, or a loop runs over two dimensions.
@@ -320,7 +206,7 @@ std::optional<std::vector<int>> loops_over(const ParallelNest& nest, const NestA
   std::vector<int> loop_at(a.index.size(), -1);
   std::set<size_t> named;
   for (size_t d = 0; d < a.index.size(); d++) {
-    if (auto l = loop_of(nest, a.index[d])) {
+    if (auto l = loop_along(nest, a, fragment, d)) {
       if (!named.insert(*l).second || nest.extents[*l] > fragment.layout.extents[d]) return std::nullopt;
       loop_at[d] = int(*l);
     } else if (as_int(a.index[d]) || !in_registers(fragment, d)) {
@@ -462,7 +348,7 @@ bool agrees(const ParallelNest& nest, const Fragment& loop, const NestAccess& a,
   int64_t constant = 0;
   for (size_t d = 0; d < a.index.size(); d++) {
     std::vector<int64_t> part = thread_parts(fragment, d);
-    if (auto l = loop_of(nest, a.index[d])) {
+    if (auto l = loop_along(nest, a, fragment, d)) {
       if (difference[*l].size() > part.size()) return false;
       for (size_t x = 0; x < difference[*l].size(); x++) difference[*l][x] -= part[x];
     } else if (as_int(a.index[d]) || !in_registers(fragment, d)) {

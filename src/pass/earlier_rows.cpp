@@ -13,7 +13,7 @@ using AsyncKind = AsyncInstr::AsyncKind;
 bool is_missing_fence(const Expr& e, const Target& target) {
   auto* c = e.as<Call>();
   const AsyncInstr* row = c ? async_row_of(*c->intrinsic) : nullptr;
-  if (!row || (row->does != AsyncKind::fence && row->does != AsyncKind::fence_init)) return false;
+  if (!row || (!row->fences() && row->does != AsyncKind::fence_init)) return false;
   return std::ranges::none_of(target.async, [](auto& mine) { return mine.proxy == Proxy::async; });
 }
 

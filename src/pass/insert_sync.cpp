@@ -63,7 +63,7 @@ struct Barriers {
         auto it = where.find(original.get());
         if (it == where.end()) return false;
         if (fenced.contains(original.get()))
-          out.push_back(eval(call(*find_instr("fence_proxy_async"), {}), original->span));
+          out.push_back(eval(call(*find_instr("fence_proxy_async_shared"), {}), original->span));
         out.push_back(barrier_of(kernel, warp, it->second, original->span));
         return true;
       };

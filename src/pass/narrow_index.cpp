@@ -2,7 +2,7 @@
 // are used, which is several times cheaper on a GPU. They do where every intermediate value fits; and for an
 // index of a tensor that spans fewer than 2^31 elements, whatever the intermediate values: those of sums and
 // products count modulo 2^32, and the index fits, because accesses outside the tensor are masked by now.
-// After vectorize, so that each access is judged once.
+// A name whose value fits gets 32 bits.  After vectorize, so that each access is judged once.
 //
 //   A[bx*4096 + tx*8]   ->   A[cast<i32>(bx)*4096:i32 + cast<i32>(tx)*8:i32]
 #include "pass/passes.h"
@@ -24,7 +24,8 @@ Expr span_of(const BufferInfo& info) {
 
 struct Narrower final : ScopedRewriter {
   const Function& f;
-  std::map<BufferId, bool> small = {};  // its elements can be counted in 32 bits
+  std::map<BufferId, bool> small = {};            // its elements can be counted in 32 bits
+  std::map<const ExprNode*, Expr> narrowed_lets;  // a name of 64 bits: what has its value in 32
   explicit Narrower(const Function& f) : f(f) {}
   using ScopedRewriter::operator();
 
@@ -71,14 +72,15 @@ struct Narrower final : ScopedRewriter {
       Expr x = narrow(b->a), y = narrow(b->b);
       return x && y ? binary(b->op, x, y, b->span) : Expr();
     }
+    if (auto it = narrowed_lets.find(e.get()); it != narrowed_lets.end()) return it->second;
     if (!fits(interval_of(e, facts))) return {};
     if (auto v = as_int(e)) return imm(*v, t, e->span);
     if (auto* b = e.as<Binary>(); b && b->a->dtype.is_int() && stays_defined(*b)) {
       Expr x = narrow(b->a), y = narrow(b->b);
       return x && y ? binary(b->op, x, y, b->span) : Expr();
     }
-    if (auto* c = e.as<Cast>(); c && c->a->dtype == i32) return c->a;
-    return cast(t, e, e->span);  // a variable, a load, …: its value fits
+    if (auto* c = e.as<Cast>(); c && c->a->dtype == i32) return (*this)(c->a);
+    return cast(t, (*this)(e), e->span);  // a variable, a load, …: its value fits
   }
 
   Expr narrowed(BufferId buffer, const Expr& e) {
@@ -103,6 +105,8 @@ struct Narrower final : ScopedRewriter {
       return load(l->dtype, l->buffer, index, l->span, l->mask ? (*this)(l->mask) : l->mask,
                   narrowed(l->claim));
     }
+    if (auto it = narrowed_lets.find(e.get()); it != narrowed_lets.end())
+      return cast(i64, it->second, e->span);
     if (auto* c = e.as<Cast>(); c && c->dtype == i32 && c->a->dtype == i64)  // a coordinate of a box
       if (Expr n = narrow(c->a)) return n;
     if (auto* b = e.as<Binary>(); b && is_comparison(b->op) && b->a->dtype.scalar() == i64) {
@@ -113,6 +117,12 @@ struct Narrower final : ScopedRewriter {
   }
 
   Stmt at(const Stmt& s) override {
+    if (auto* n = s.as<Let>(); n && n->var->dtype == i64)
+      if (Expr value = narrow(n->value)) {
+        Expr name = var(n->var.as<Var>()->hint, i32);
+        narrowed_lets.emplace(n->var.get(), name);
+        return let(name, value, n->span);
+      }
     if (auto* n = s.as<Store>()) {
       std::vector<Expr> index;
       for (auto& i : n->index) index.push_back(narrowed(n->buffer, i));

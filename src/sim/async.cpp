@@ -166,9 +166,12 @@ void commit_bulk(const Execution& x) { commit(x, Timeline::bulk_writes); }
 void wait_bulk(const Execution& x) { wait(x, Timeline::bulk_writes, x.value(0, 0).i); }
 void wait_bulk_read(const Execution& x) { wait(x, Timeline::bulk_writes, x.value(0, 0).i, true); }
 
-void fence_proxy(const Execution& x) {
-  if (watch_of(x)) for_lanes(x.lanes, [&](int lane) { watch_of(x)->clocks.fence(x.warp.first + lane); });
+void fence_of(const Execution& x, bool everywhere) {
+  if (BlockWatch* w = watch_of(x))
+    for_lanes(x.lanes, [&](int lane) { w->clocks.fence(x.warp.first + lane, everywhere); });
 }
+void fence_proxy(const Execution& x) { fence_of(x, true); }
+void fence_proxy_shared(const Execution& x) { fence_of(x, false); }
 
 struct AsyncRow {
   AsyncKind does;
@@ -187,6 +190,7 @@ constexpr AsyncRow rows[] = {
     {AsyncKind::bulk_wait, wait_bulk},
     {AsyncKind::bulk_wait_read, wait_bulk_read},
     {AsyncKind::fence, fence_proxy},
+    {AsyncKind::fence_shared, fence_proxy_shared},
 };
 
 }  // namespace

@@ -111,7 +111,8 @@ void Clocks::acquire(std::span<const int32_t> who, const KnownRef& released) {
   }
 }
 
-void Clocks::fence(int64_t thread) {
+void Clocks::fence(int64_t thread, bool everywhere) {
+  if (everywhere) join(thread, Timeline::fenced_tensors, epochs[size_t(thread)]);
   join(thread, Timeline::fenced, epochs[size_t(thread)]++);
   int32_t copies =
       slot(Timeline::copies,

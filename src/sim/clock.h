@@ -27,9 +27,10 @@ enum class Timeline : uint8_t {
   bulk_reads,
   bulk_writes,  // of bulk copies: what they have read, and what they have written
   fenced,
-  fenced_copies  // what of `itself` and `copies` its fences have shown to the asynchronous proxy
+  fenced_copies,  // what of `itself` and `copies` its fences have shown to the asynchronous proxy
+  fenced_tensors  // what of `itself` in global memory
 };
-inline constexpr int timeline_count = 6;
+inline constexpr int timeline_count = 7;
 
 struct Known {
   std::map<int32_t, std::shared_ptr<const Epochs>> blocks =
@@ -107,7 +108,7 @@ class Clocks {
     last = std::max(last, epoch);
   }
   bool has_joined(int32_t slot, uint32_t epoch) const { return joined[size_t(slot)] >= epoch; }
-  void fence(int64_t thread);
+  void fence(int64_t thread, bool everywhere);                           // or of shared memory alone
   void append_state(std::string& state) const;                           // who knows what
   KnownRef with(const KnownRef& k, int32_t slot, uint32_t epoch) const;  // k, and that
 

@@ -431,7 +431,11 @@ void RaceDetector::check_fence(Warp& w, const Place& p, int lane, const Stamp& w
   if (!copied && write.thread >= code.thread_count()) return;  // by the same proxy
   int64_t writer = clocks.owner(write.thread);
   Stamp fenced = write;
-  fenced.thread = uint16_t(clocks.slot(copied ? Timeline::fenced_copies : Timeline::fenced, writer));
+  bool shared = p.scope == Scope::shared;
+  fenced.thread = uint16_t(clocks.slot(copied   ? Timeline::fenced_copies
+                                       : shared ? Timeline::fenced
+                                                : Timeline::fenced_tensors,
+                                       writer));
   if (clocks.ordered(fenced, w.first + lane)) return;
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(write.site)].span;
@@ -439,11 +443,11 @@ void RaceDetector::check_fence(Warp& w, const Place& p, int lane, const Stamp& w
       .kind = Finding::Kind::fence,
       .text = fmt::format(
           "missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} wrote it{} and "
-          "has executed no fence since, so {}; let the threads that write execute fence_proxy_async(), "
-          "before the barrier",
+          "has executed no fence{} since, so {}; let the threads that write execute {}, before the barrier",
           p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane), writer,
-          there ? fmt::format(" on line {}", there.line) : "",
-          touch == Touch::read ? "the copy may read the old value" : "that write may come after the copy")};
+          there ? fmt::format(" on line {}", there.line) : "", shared ? "" : " for tensors",
+          touch == Touch::read ? "the copy may read the old value" : "that write may come after the copy",
+          shared ? "fence_proxy_async_shared()" : "fence_proxy_async()")};
   f.other_thread = writer;
   f.buffer = p.name;
   f.index = index;

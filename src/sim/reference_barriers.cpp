@@ -19,8 +19,8 @@ std::string name_of_team(const Team& t) {
 }
 
 bool only_orders(AsyncKind does) {  // which all is in the reference anyway
-  return does == AsyncKind::fence || does == AsyncKind::fence_init || does == AsyncKind::bulk_commit ||
-         does == AsyncKind::bulk_wait || does == AsyncKind::bulk_wait_read;
+  return does == AsyncKind::fence || does == AsyncKind::fence_shared || does == AsyncKind::fence_init ||
+         does == AsyncKind::bulk_commit || does == AsyncKind::bulk_wait || does == AsyncKind::bulk_wait_read;
 }
 bool is_of_barrier(const AsyncInstr& row) {
   return row.operands.starts_with("s") && row.bytes == word_bytes && !row.begins();

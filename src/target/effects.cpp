@@ -46,7 +46,7 @@ struct Collector {
     const AsyncInstr* row = async_row_of(*call.intrinsic);
     if (row && row->completes()) found.completes.push_back(completion(call, *row));
     if (row && row->closes_group()) found.closes.push_back(row->token);
-    found.fences |= row && row->does == AsyncInstr::AsyncKind::fence;
+    found.fences |= row && row->fences();
     found.meets |= call.intrinsic->effect == Intrinsic::Effect::barrier;
     found.signals |= is_named_barrier(*call.intrinsic) || (row && row->token == Token::phase);
     for (size_t i = 0; i < call.args.size(); i++) {

@@ -128,6 +128,7 @@ struct AsyncInstr {
     bulk_wait,       // until at most n of these groups are in flight
     bulk_wait_read,  // until at most n have still to read
     fence,           // the asynchronous proxy sees the generic accesses before it
+    fence_shared,    // … those to shared memory
     fence_init,      // the asynchronous proxy sees the barriers made before it
     gemm_fence,      // a warpgroup's products see what the threads have done to their registers
     gemm_commit,     // ends a group of products
@@ -162,8 +163,9 @@ struct AsyncInstr {
   }
   // Whether it is about the asynchronous proxy: its copies, their groups, the fence in front of it.
   bool concerns_proxy() const {
-    return proxy == Proxy::async || token == Token::bulk || token == Token::gemms || does == AsyncKind::fence;
+    return proxy == Proxy::async || token == Token::bulk || token == Token::gemms || fences();
   }
+  bool fences() const { return does == AsyncKind::fence || does == AsyncKind::fence_shared; }
 };
 std::string_view name_of(AsyncInstr::AsyncKind kind);
 

@@ -104,6 +104,8 @@ std::string_view name_of(AsyncKind kind) {
       return "bulk_wait_read";
     case AsyncKind::fence:
       return "fence";
+    case AsyncKind::fence_shared:
+      return "fence_shared";
     case AsyncKind::fence_init:
       return "fence_init";
     case AsyncKind::gemm_fence:
@@ -165,6 +167,8 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
                 "fence.mbarrier_init.release.cluster;"),
       async_row(90, "fence_proxy_async",               AsyncKind::fence,          none,   generic, 0,   "",     "",
                 "fence.proxy.async;"),
+      async_row(90, "fence_proxy_async_shared",        AsyncKind::fence_shared,   none,   generic, 0,   "",     "",
+                "fence.proxy.async.shared::cta;"),
       async_row(90, "cp_async_bulk_load",              AsyncKind::bulk_load,      phase,  async,   0,   "wr-x", "sgrs",
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];"),
       async_row(90, "cp_async_bulk_store",             AsyncKind::bulk_store,     bulk,   async,   0,   "wr-",  "gsr",

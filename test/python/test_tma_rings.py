@@ -28,7 +28,7 @@ def test_teams_get_what_the_program_says():
     body = source[source.index("main_kernel") :]
     assert body.count("__syncthreads()") == 1 and body.count("bar_sync") == 1
     at = body.index("tl_bar_sync<")
-    assert re.search(r"tl_fence_proxy_async\(\);\s*$", body[:at])
+    assert re.search(r"tl_fence_proxy_async_shared\(\);\s*$", body[:at])
     assert body[at:].index("tensor_2d_store") < body[at:].index("commit_group")
     assert body.count("fence_proxy") == 1
 
@@ -155,7 +155,7 @@ def test_stores_that_overlap_the_next_tile():
     kernel = run(main, x, y, schedules=12)
     assert np.array_equal(y, x + 1)
     loop = kernel.get_kernel_source().split("for (int k = 0")[1]
-    assert re.search(r"fence_proxy_async\(\);\s*__syncthreads\(\);\s*if \(tx == 0\)", loop)
+    assert re.search(r"fence_proxy_async_shared\(\);\s*__syncthreads\(\);\s*if \(tx == 0\)", loop)
 
 
 def test_a_fence_behind_the_programs_own_barrier():

@@ -133,11 +133,12 @@ def cp_async_barrier_noinc(barrier: Any) -> None:
     _signal(what, "cp_async_mbarrier_arrive_noinc", _word(barrier, what))
 
 
-def fence_proxy_async() -> None:
-    """What this thread has written to shared memory is seen by copies that are started behind the next
-    barrier (T.tma_copy), which do not go the way of ordinary accesses. Without effect on chips older than
-    sm_90."""
-    in_kernel("T.fence_proxy_async").builder.instruct("fence_proxy_async", [])
+def fence_proxy_async(everywhere: bool = False) -> None:
+    """What this thread has written to shared memory, or `everywhere`, to tensors as well, is seen by copies
+    that are started behind the next barrier (T.tma_copy), which do not go the way of ordinary accesses.
+    Without effect on chips older than sm_90."""
+    row = "fence_proxy_async" if everywhere else "fence_proxy_async_shared"
+    in_kernel("T.fence_proxy_async").builder.instruct(row, [])
 
 
 # ── by numbers, as older programs do ──────────────────────────────────────────────────────────────────

@@ -369,12 +369,29 @@ constexpr Planted bulk[] = {
     {"a bulk store of what threads have written, without a fence", R"(
       S = shared f32[64] address(0) elements(64)
       S[tx] = X[tx]  # fence
-+     fence_proxy_async()
++     fence_proxy_async_shared()
       sync_threads()
       if tx == 0:
         cp_async_bulk_store(address_of(Y[0]), address_of(S[0]), 256)  # fence
         cp_async_bulk_commit_group()
         cp_async_bulk_wait_group(0)
+)",
+     1, "sm_90"},
+    {"the fence is for shared memory, and the bulk copy reads a tensor", R"(
+      S = shared f32[64] address(0) elements(64)
+      M = shared u64[1] address(256) elements(1)
+      Y[tx] = X[tx]  # fence
+-     fence_proxy_async_shared()
++     fence_proxy_async()
+      if tx == 0:
+        mbarrier_init(address_of(M[0]), 1)
+        fence_mbarrier_init()
+      sync_threads()
+      if tx == 0:
+        mbarrier_arrive_expect_tx(address_of(M[0]), 256)
+        cp_async_bulk_load(address_of(S[0]), address_of(Y[0]), 256, address_of(M[0]))  # fence
+      while not mbarrier_try_wait(address_of(M[0]), 0):
+        pass
 )",
      1, "sm_90"},
     {"only the thread that copies has passed a fence", R"(
