@@ -127,7 +127,7 @@ STORE = """
 S = shared u32[192]
 for k in serial(3):
   S[k*64 + tx] = X[k*64 + 63 - tx]
-fence_proxy_async()
+FENCE()
 sync_threads()
 if tx == 0:
   for k in serial(3):
@@ -138,14 +138,15 @@ if tx == 0:
 
 
 def bulk_store(row: dict) -> Iterator[Trial]:
-    yield _trial(row, STORE, 3, _turned)
+    fence = row["name"] if row["does"] == "fence" else "fence_proxy_async_shared"
+    yield _trial(row, STORE.replace("FENCE", fence), 3, _turned)
 
 
 PROGRAMS = {
     "copy": copy, "commit": groups, "wait_groups": groups, "wait_all": wait_all, "init": barrier,
     "inval": barrier, "arrive": barrier, "test": barrier, "signal": barrier, "signal_counted": barrier,
     "expect": barrier, "arrive_expect": barrier, "fence_init": barrier, "bulk_load": bulk_load,
-    "bulk_store": bulk_store, "fence": bulk_store, "bulk_commit": bulk_store, "bulk_wait": bulk_store,
+    "bulk_store": bulk_store, "fence": bulk_store, "fence_shared": bulk_store, "bulk_commit": bulk_store, "bulk_wait": bulk_store,
     "bulk_wait_read": bulk_store, "tensor_load": boxes.load, "tensor_store": boxes.store,
 }  # fmt: skip
 

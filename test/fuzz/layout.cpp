@@ -16,11 +16,11 @@ using namespace tl::test;
 
 namespace {
 
-using Numbers = std::vector<int64_t>;
+using Places = std::vector<int64_t>;
 
 struct Maker {
   std::mt19937_64 random;
-  Numbers extents = {};
+  Places extents = {};
   std::vector<Expr> vars = {};
 
   int64_t below(int64_t n) { return int64_t(random() % uint64_t(n)); }
@@ -66,13 +66,13 @@ struct Maker {
   }
 };
 
-Numbers enumerated(const IndexMap& map) {
-  Numbers out;
+Places enumerated(const IndexMap& map) {
+  Places out;
   int64_t size = 1;
   for (int64_t e : map.extents) size *= e;
   for (int64_t p = 0; p < size; p++) {
     Evaluator evaluator;
-    Numbers x = point_at(map.extents, p);
+    Places x = point_at(map.extents, p);
     for (size_t i = 0; i < x.size(); i++) evaluator.vars[map.vars[i].get()] = {.i = x[i]};
     for (auto& e : map.outputs) out.push_back(int64_t(evaluator(e).i));
   }
@@ -91,7 +91,7 @@ TEST_CASE("layouts: what is read out of expressions is what they are") {
     CAPTURE(seed);
     Layout l = from_map(map);
     CAPTURE(to_string(l));
-    Numbers points = enumerated(map);
+    Places points = enumerated(map);
     bool same = table(l) == points && enumerated(l.map()) == points;
     CHECK(same);
     for (size_t i = 0; i < points.size(); i++) same = same && points[i] < l.ranges[i % l.ranges.size()];
@@ -108,7 +108,7 @@ TEST_CASE("layouts: what is read out of expressions is what they are") {
       bool home = true;
       size_t n = l.ranges.size();
       for (int64_t p = 0; p < l.size(); p++) {
-        Numbers place(points.begin() + int64_t(n) * p, points.begin() + int64_t(n) * (p + 1));
+        Places place(points.begin() + int64_t(n) * p, points.begin() + int64_t(n) * (p + 1));
         home = home && map_index(back, place) == point_at(l.extents, p);
       }
       CHECK(home);
@@ -129,7 +129,7 @@ TEST_CASE("layouts: composed, reshaped, repeated") {
     make.vars = input_vars(2);
     if (make.extents[0] * make.extents[1] > 20000) return true;
     Layout outer = from_map({.vars = make.vars, .extents = make.extents, .outputs = {make.term(3)}});
-    Numbers first = table(inner), second = table(outer), expected;
+    Places first = table(inner), second = table(outer), expected;
     for (size_t p = 0; p < first.size(); p += 2)
       expected.push_back(second[size_t(first[p] * make.extents[1] + first[p + 1])]);
     CHECK(table(compose(outer, inner)) == expected);
@@ -139,7 +139,7 @@ TEST_CASE("layouts: composed, reshaped, repeated") {
     Layout twice = flattened(repeat(outer, 1, factor));
     bool same = true;
     for (int64_t p = 0; p < twice.size(); p++) {
-      Numbers x = point_at(twice.extents, p);
+      Places x = point_at(twice.extents, p);
       int64_t at = second[size_t(x[0] * outer.extents[1] + x[1] % outer.extents[1])];
       same = same && map_index(twice, x)[0] == at + x[1] / outer.extents[1] * outer.ranges[0];
     }

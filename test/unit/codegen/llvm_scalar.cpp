@@ -7,7 +7,7 @@ using namespace tl;
 
 namespace {
 
-constexpr size_t count = 64;
+constexpr size_t elements = 64;
 constexpr DType int_types[] = {i8, i16, i32, i64, u8, u16, u32, u64};
 constexpr DType float_types[] = {f16, bf16, f32, f64};
 
@@ -22,24 +22,24 @@ struct Made {
 void map_pairs(const Target& target, DType in, int lanes, std::vector<char>& x, std::vector<char>& y,
                std::vector<Made>& made) {
   Machine m("pairs");
-  BufferId X = m.tensor("X", in, {imm(count)}), Y = m.tensor("Y", in, {imm(count)});
+  BufferId X = m.tensor("X", in, {imm(elements)}), Y = m.tensor("Y", in, {imm(elements)});
   Expr i = var("i"), at = i * lanes, index = lanes > 1 ? range_from(at, lanes) : at;
   std::vector<Stmt> stmts;
   std::vector<uint64_t> slots{uint64_t(x.data()), uint64_t(y.data())};
   for (auto& one : made) {
-    BufferId Z = m.tensor("Z", one.type, {imm(count)});
+    BufferId Z = m.tensor("Z", one.type, {imm(elements)});
     stmts.push_back(put(Z, index, one.value(m.at(X, index), m.at(Y, index))));
-    one.result.assign(count * 8, 0);
+    one.result.assign(elements * 8, 0);
     slots.push_back(uint64_t(one.result.data()));
   }
-  m.body({for_loop(i, int64_t(count) / lanes, Loop::serial, block(std::move(stmts)))});
+  m.body({for_loop(i, int64_t(elements) / lanes, Loop::serial, block(std::move(stmts)))});
   run_slots(m.f, target, slots);
 }
 
 std::vector<char> numbers(DType t, uint64_t seed, bool divisor = false) {
-  std::vector<char> out(count * 8);
+  std::vector<char> out(elements * 8);
   Numbers random{seed};
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < elements; i++) {
     int64_t whole = wrap_int(int64_t(i % 3 ? random.next() : random.next() % 16 - 8), t.is_int() ? t : i64);
     if (divisor && whole == 0) whole = 3;
     put_number(t, out.data(), i, random.between(-100, 100), whole);
@@ -56,7 +56,7 @@ TEST_CASE("llvm: integer arithmetic is the host's, for every width, sign and num
         auto x = numbers(t, 11), y = numbers(t, 23, true);
         if (t == i64)  // whose arithmetic never overflows
           for (auto* v : {&x, &y})
-            for (size_t i = 0; i < count; i++)
+            for (size_t i = 0; i < elements; i++)
               put_number(t, v->data(), i, 0, (get_whole(t, v->data(), i) >> 33) | 1);
         std::vector<BinaryOp> ops;
         std::vector<Made> made;
@@ -74,7 +74,7 @@ TEST_CASE("llvm: integer arithmetic is the host's, for every width, sign and num
         }
         map_pairs(*target, t, lanes, x, y, made);
         for (size_t o = 0; o < ops.size(); o++)
-          for (size_t i = 0; i < count; i++) {
+          for (size_t i = 0; i < elements; i++) {
             BinaryOp op = ops[o];
             int64_t a = get_whole(t, x.data(), i), b = get_whole(t, y.data(), i);
             if (op == BinaryOp::shl || op == BinaryOp::shr) b &= t.bits - 1;
@@ -103,7 +103,7 @@ TEST_CASE("llvm: division by constants of numbers of any sign") {
         }
       map_pairs(*target, i64, lanes, x, y, made);
       for (size_t r = 0; r < rows.size(); r++)
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < elements; i++)
           REQUIRE_EQ(get_whole(i64, made[r].result.data(), i),
                      fold_int(rows[r].first, get_whole(i64, x.data(), i), rows[r].second, i64));
     }
@@ -122,7 +122,7 @@ TEST_CASE("llvm: float arithmetic rounds once, min and max of a NaN give the oth
         for (auto op : ops) made.push_back({t, [=](Expr a, Expr b) { return binary(op, a, b); }, {}});
         map_pairs(*target, t, lanes, x, y, made);
         for (size_t o = 0; o < made.size(); o++)
-          for (size_t i = 0; i < count; i++) {
+          for (size_t i = 0; i < elements; i++) {
             double want = fold_float(ops[o], get_number(t, x.data(), i), get_number(t, y.data(), i), t);
             double got = get_number(t, made[o].result.data(), i);
             CAPTURE(target->name);
@@ -140,7 +140,7 @@ TEST_CASE("llvm: casts between any two types") {
     for (DType from : all)
       for (int lanes : {1, 8}) {
         auto x = numbers(from, 31), y = numbers(from, 32);
-        for (size_t i = 0; i < count;
+        for (size_t i = 0; i < elements;
              i++)  // Y: in the range of every integer type; outside there is no meaning
           put_number(from, y.data(), i, double(i) + 0.75, int64_t(i));
         std::vector<Made> made;
@@ -150,7 +150,7 @@ TEST_CASE("llvm: casts between any two types") {
               {to, [=](Expr a, Expr b) { return cast(to.with_lanes(lanes), whole(to) ? b : a); }, {}});
         map_pairs(*target, from, lanes, x, y, made);
         for (auto& one : made)
-          for (size_t i = 0; i < count; i++) {
+          for (size_t i = 0; i < elements; i++) {
             DType to = one.type;
             auto& source = whole(to) ? y : x;
             double a = get_number(from, source.data(), i);
