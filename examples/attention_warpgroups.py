@@ -48,21 +48,44 @@ def attention(batch, heads, queries, keys, dim, causal, kv_heads=None, block_N=1
             T.barrier_arrive(barrier)
 
     @T.macro
-    def weigh(tile, query, S, greatest, before, shrink, sums, total):
-        """Scores of a tile become weights; `shrink`: by how much those before are too large."""
-        if masked and (tile + 1) * block_N > visible(query):
-            for i, j in T.Parallel(height, block_N):
-                if tile * block_N + j >= visible(query + i):
-                    S[i, j] = -T.infinity("float32")
+    def load(tile, j, tiles, full, empty):
+        """The next tile of K or V, as soon as its slot is free."""
+        s = j % slots
+        T.barrier_wait(empty[s], (j // slots + 1) % 2)
+        T.tma_copy(tile, tiles[s, :, :], barrier=full[s])
+        arrive(full[s])
+
+    @T.macro
+    def begin(A, j, tiles, full, C, transpose_B, clear):
+        """A product with a tile, as soon as it is there."""
+        s = j % slots
+        T.barrier_wait(full[s], j // slots % 2)
+        T.wgmma_gemm(A, tiles[s, :, :], C, transpose_B=transpose_B, clear_accum=clear)
+
+    @T.macro
+    def weigh(j, query, S, greatest, before, shrink, sums, total):
+        """Scores become weights; `shrink`: by how much the sums of those before are too large."""
+        if masked and (j + 1) * block_N > visible(query):
+            for i, n in T.Parallel(height, block_N):
+                if j * block_N + n >= visible(query + i):
+                    S[i, n] = -T.infinity("float32")
         T.copy(greatest, before)
         T.reduce_max(S, greatest, dim=1, clear=False)
         for i in T.Parallel(height):
             shrink[i] = T.exp2(before[i] * scale - greatest[i] * scale)
-        for i, j in T.Parallel(height, block_N):
-            S[i, j] = T.exp2(S[i, j] * scale - greatest[i] * scale)
+        for i, n in T.Parallel(height, block_N):
+            S[i, n] = T.exp2(S[i, n] * scale - greatest[i] * scale)
         T.reduce_sum(S, sums, dim=1)
         for i in T.Parallel(height):
             total[i] = total[i] * shrink[i] + sums[i]
+
+    @T.macro
+    def store(sums_V, total, tile, place):
+        for i, d in T.Parallel(height, dim):
+            sums_V[i, d] /= total[i]
+        T.copy(sums_V, tile)
+        T.tma_copy(tile, place)
+        T.tma_store_wait(0)
 
     @T.prim_func
     def main(
@@ -74,14 +97,11 @@ def attention(batch, heads, queries, keys, dim, causal, kv_heads=None, block_N=1
         with T.Kernel(batch * heads * blocks, threads=384) as block:
             inside = block % (section * blocks)
             head = block // (section * blocks) * section + inside % section
-            bx = blocks - 1 - inside // section
-            bz, by = head // heads, head % heads
+            bx, by, bz = blocks - 1 - inside // section, head % heads, head // heads
             Q_shared = T.alloc_shared((block_M, dim), dtype)
-            K_shared = T.alloc_shared((slots, block_N, dim), dtype)
-            V_shared = T.alloc_shared((slots, block_N, dim), dtype)
+            K_shared, V_shared = [T.alloc_shared((slots, block_N, dim), dtype) for _ in range(2)]
             q_full = T.alloc_barrier(4)
-            k_full, v_full = T.alloc_barrier([4] * slots), T.alloc_barrier([4] * slots)
-            k_empty, v_empty = T.alloc_barrier([8] * slots), T.alloc_barrier([8] * slots)
+            k_full, v_full, k_empty, v_empty = [T.alloc_barrier([n] * slots) for n in (4, 4, 8, 8)]
             steps = T.ceildiv(keys, block_N)
             if causal:
                 steps = T.min(steps, T.ceildiv((bx + 1) * block_M + past, block_N))
@@ -91,26 +111,17 @@ def attention(batch, heads, queries, keys, dim, causal, kv_heads=None, block_N=1
                 T.tma_copy(Q[bz, by, bx * block_M : (bx + 1) * block_M, :], Q_shared, barrier=q_full)
                 arrive(q_full)
                 for j in T.serial(steps):
-                    keys_of = slice(j * block_N, (j + 1) * block_N)
-                    s, free = j % slots, (j // slots + 1) % 2
-                    T.barrier_wait(k_empty[s], free)
-                    T.tma_copy(K[bz, by // share, keys_of, :], K_shared[s, :, :], barrier=k_full[s])
-                    arrive(k_full[s])
-                    T.barrier_wait(v_empty[s], free)
-                    T.tma_copy(V[bz, by // share, keys_of, :], V_shared[s, :, :], barrier=v_full[s])
-                    arrive(v_full[s])
+                    rows = slice(j * block_N, (j + 1) * block_N)
+                    load(K[bz, by // share, rows, :], j, K_shared, k_full, k_empty)
+                    load(V[bz, by // share, rows, :], j, V_shared, v_full, v_empty)
 
             for c in consumers:
                 with T.ws(c):
                     T.set_max_nreg(240, 1)
-                    S = T.alloc_fragment((height, block_N), "float32")
-                    P = T.alloc_fragment((height, block_N), dtype)
+                    S, P = [T.alloc_fragment((height, block_N), t) for t in ("float32", dtype)]
                     sums_V = T.alloc_fragment((height, dim), "float32")
-                    greatest = T.alloc_fragment((height,), "float32")
-                    before = T.alloc_fragment((height,), "float32")
-                    shrink = T.alloc_fragment((height,), "float32")
-                    sums = T.alloc_fragment((height,), "float32")
-                    total = T.alloc_fragment((height,), "float32")
+                    of_rows = [T.alloc_fragment((height,), "float32") for _ in range(5)]
+                    greatest, _, shrink, _, total = of_rows
                     query = bx * block_M + c * height
                     mine = Q_shared[c * height : (c + 1) * height, :]
                     T.clear(sums_V)
@@ -118,34 +129,25 @@ def attention(batch, heads, queries, keys, dim, causal, kv_heads=None, block_N=1
                     T.fill(greatest, -T.infinity("float32"))
 
                     T.barrier_wait(q_full, 0)
-                    T.barrier_wait(k_full[0], 0)
-                    T.wgmma_gemm(mine, K_shared[0, :, :], S, transpose_B=True, clear_accum=True)
+                    begin(mine, 0, K_shared, k_full, S, True, True)
                     T.wait_wgmma(0)
                     arrive(k_empty[0])
-                    weigh(0, query, S, greatest, before, shrink, sums, total)
+                    weigh(0, query, S, *of_rows)
                     T.copy(S, P)
                     for j in T.serial(1, steps):
-                        s, last = j % slots, (j - 1) % slots
-                        T.barrier_wait(k_full[s], j // slots % 2)
-                        T.wgmma_gemm(mine, K_shared[s, :, :], S, transpose_B=True, clear_accum=True)
-                        T.barrier_wait(v_full[last], (j - 1) // slots % 2)
-                        T.wgmma_gemm(P, V_shared[last, :, :], sums_V)
+                        begin(mine, j, K_shared, k_full, S, True, True)
+                        begin(P, j - 1, V_shared, v_full, sums_V, False, False)
                         T.wait_wgmma(1)
-                        arrive(k_empty[s])
-                        weigh(j, query, S, greatest, before, shrink, sums, total)
+                        arrive(k_empty[j % slots])
+                        weigh(j, query, S, *of_rows)
                         T.wait_wgmma(0)
-                        arrive(v_empty[last])
+                        arrive(v_empty[(j - 1) % slots])
                         for i, d in T.Parallel(height, dim):
                             sums_V[i, d] *= shrink[i]
                         T.copy(S, P)
-                    T.barrier_wait(v_full[(steps - 1) % slots], (steps - 1) // slots % 2)
-                    T.wgmma_gemm(P, V_shared[(steps - 1) % slots, :, :], sums_V)
+                    begin(P, steps - 1, V_shared, v_full, sums_V, False, False)
                     T.wait_wgmma(0)
-                    for i, d in T.Parallel(height, dim):
-                        sums_V[i, d] /= total[i]
-                    T.copy(sums_V, mine)
-                    T.tma_copy(mine, O[bz, by, query : query + height, :])
-                    T.tma_store_wait(0)
+                    store(sums_V, total, mine, O[bz, by, query : query + height, :])
 
     return main
 

@@ -146,8 +146,9 @@ PROGRAMS = {
     "copy": copy, "commit": groups, "wait_groups": groups, "wait_all": wait_all, "init": barrier,
     "inval": barrier, "arrive": barrier, "test": barrier, "signal": barrier, "signal_counted": barrier,
     "expect": barrier, "arrive_expect": barrier, "fence_init": barrier, "bulk_load": bulk_load,
-    "bulk_store": bulk_store, "fence": bulk_store, "fence_shared": bulk_store, "bulk_commit": bulk_store, "bulk_wait": bulk_store,
-    "bulk_wait_read": bulk_store, "tensor_load": boxes.load, "tensor_store": boxes.store,
+    "bulk_store": bulk_store, "fence": bulk_store, "fence_shared": bulk_store, "bulk_commit": bulk_store,
+    "bulk_wait": bulk_store, "bulk_wait_read": bulk_store, "tensor_load": boxes.load,
+    "tensor_store": boxes.store,
 }  # fmt: skip
 
 

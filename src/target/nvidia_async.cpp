@@ -15,6 +15,8 @@
 //
 // Products of warpgroups (sm_90a, target/hopper.cpp) are ordered by a fence, closed in groups, and waited
 // for.
+#include <algorithm>
+
 #include "target/nvidia.h"
 
 namespace tl {
@@ -63,65 +65,39 @@ AsyncInstr gemm_row(std::string_view name, AsyncKind does, Token token, std::str
 }  // namespace
 
 std::string_view name_of(AsyncKind kind) {
-  switch (kind) {
-    case AsyncKind::copy:
-      return "copy";
-    case AsyncKind::commit:
-      return "commit";
-    case AsyncKind::wait_groups:
-      return "wait_groups";
-    case AsyncKind::wait_all:
-      return "wait_all";
-    case AsyncKind::signal:
-      return "signal";
-    case AsyncKind::signal_counted:
-      return "signal_counted";
-    case AsyncKind::init:
-      return "init";
-    case AsyncKind::inval:
-      return "inval";
-    case AsyncKind::arrive:
-      return "arrive";
-    case AsyncKind::expect:
-      return "expect";
-    case AsyncKind::arrive_expect:
-      return "arrive_expect";
-    case AsyncKind::test:
-      return "test";
-    case AsyncKind::bulk_load:
-      return "bulk_load";
-    case AsyncKind::bulk_store:
-      return "bulk_store";
-    case AsyncKind::tensor_load:
-      return "tensor_load";
-    case AsyncKind::tensor_store:
-      return "tensor_store";
-    case AsyncKind::bulk_commit:
-      return "bulk_commit";
-    case AsyncKind::bulk_wait:
-      return "bulk_wait";
-    case AsyncKind::bulk_wait_read:
-      return "bulk_wait_read";
-    case AsyncKind::fence:
-      return "fence";
-    case AsyncKind::fence_shared:
-      return "fence_shared";
-    case AsyncKind::fence_init:
-      return "fence_init";
-    case AsyncKind::gemm_fence:
-      return "gemm_fence";
-    case AsyncKind::gemm_commit:
-      return "gemm_commit";
-    case AsyncKind::gemm_wait:
-      return "gemm_wait";
-    case AsyncKind::gemm_results:
-      return "gemm_results";
-    case AsyncKind::more_registers:
-      return "more_registers";
-    case AsyncKind::fewer_registers:
-      return "fewer_registers";
-  }
-  return "";
+  using enum AsyncKind;
+  static constexpr std::pair<AsyncKind, std::string_view> names[] = {
+      {copy, "copy"},
+      {commit, "commit"},
+      {wait_groups, "wait_groups"},
+      {wait_all, "wait_all"},
+      {signal, "signal"},
+      {signal_counted, "signal_counted"},
+      {init, "init"},
+      {inval, "inval"},
+      {arrive, "arrive"},
+      {expect, "expect"},
+      {arrive_expect, "arrive_expect"},
+      {test, "test"},
+      {bulk_load, "bulk_load"},
+      {bulk_store, "bulk_store"},
+      {tensor_load, "tensor_load"},
+      {tensor_store, "tensor_store"},
+      {bulk_commit, "bulk_commit"},
+      {bulk_wait, "bulk_wait"},
+      {bulk_wait_read, "bulk_wait_read"},
+      {fence, "fence"},
+      {fence_shared, "fence_shared"},
+      {fence_init, "fence_init"},
+      {gemm_fence, "gemm_fence"},
+      {gemm_commit, "gemm_commit"},
+      {gemm_wait, "gemm_wait"},
+      {gemm_results, "gemm_results"},
+      {more_registers, "more_registers"},
+      {fewer_registers, "fewer_registers"},
+  };
+  auto named = std::ranges::find(names, kind, &std::pair<AsyncKind, std::string_view>::first);
+  return named == std::end(names) ? "" : named->second;
 }
 
 std::span<const AsyncInstr> nvidia_async(int chip) {
