@@ -100,11 +100,10 @@ def attention(batch, heads, queries, keys, dim, causal, kv_heads=None, block_N=1
             bx, by, bz = blocks - 1 - inside // section, head % heads, head // heads
             Q_shared = T.alloc_shared((block_M, dim), dtype)
             K_shared, V_shared = [T.alloc_shared((slots, block_N, dim), dtype) for _ in range(2)]
-            q_full = T.alloc_barrier(4)
+            kept, q_full = T.alloc_shared((len(consumers), height), "float32"), T.alloc_barrier(4)
             k_full, v_full, k_empty, v_empty = [T.alloc_barrier([n] * slots) for n in (4, 4, 8, 8)]
             steps = T.ceildiv(keys, block_N)
-            if causal:
-                steps = T.min(steps, T.ceildiv((bx + 1) * block_M + past, block_N))
+            steps = T.min(steps, T.ceildiv((bx + 1) * block_M + past, block_N)) if causal else steps
 
             with T.ws(producer):
                 T.set_max_nreg(24, 0)
@@ -140,6 +139,7 @@ def attention(batch, heads, queries, keys, dim, causal, kv_heads=None, block_N=1
                         T.wait_wgmma(1)
                         arrive(k_empty[j % slots])
                         weigh(j, query, S, *of_rows)
+                        T.copy(total, kept[c, :])  # else ptxas waits before it computes the weights
                         T.wait_wgmma(0)
                         arrive(v_empty[(j - 1) % slots])
                         for i, d in T.Parallel(height, dim):
