@@ -28,6 +28,7 @@ std::string kernel_text(const Report::KernelRow& k) {
                            : "no spills");
   }
   if (r.stack_bytes > 0) parts.push_back(bytes_text(r.stack_bytes) + " of stack per thread");
+  if (!r.serialized.empty()) parts.push_back("no product beside another: " + r.serialized);
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -44,6 +45,8 @@ std::string summary_text(const Report& r) {
   if (worst->resources.registers >= 0)
     parts.push_back(fmt::format("{} registers", worst->resources.registers));
   if (spilled(*worst) > 0) parts.push_back(fmt::format("spills {} bytes", spilled(*worst)));
+  if (std::ranges::any_of(r.kernels, [](auto& k) { return !k.resources.serialized.empty(); }))
+    parts.push_back("products serialized");
   if (worst->shared_bytes && r.shared_limit)
     parts.push_back(fmt::format("shared {:.3g} of {:.3g} KB", double(worst->shared_bytes) / 1024,
                                 double(r.shared_limit) / 1024));

@@ -105,6 +105,19 @@ int64_t number_before(std::string_view line, std::string_view what) {
   return begin == end ? -1 : value;
 }
 
+// ptxas: "(C7513) Potential Performance Loss: wgmma.mma_async instructions are serialized due to … in the
+// function 'f'": no product begins before the last one has ended.
+void note_serialized(std::string_view line, std::vector<Resources>& all) {
+  size_t code = line.find("(C75"), loss = line.find(": wgmma"), function = line.find(" in the function '");
+  if (code == line.npos || loss == line.npos || function == line.npos || function < loss) return;
+  std::string_view name = line.substr(function + 18),
+                   number = line.substr(code, line.find(')', code) + 1 - code);
+  name = name.substr(0, name.find('\''));
+  for (Resources& r : all)
+    if (r.entry == name)
+      r.serialized = fmt::format("{} {}", line.substr(loss + 2, function - loss - 2), number);
+}
+
 // ptxas -v: "Compiling entry function 'f' for 'sm_90'", then stack and spills, then "Used 32 registers, …".
 std::vector<Resources> parse_resources(std::string_view log, const Program& program) {
   std::vector<Resources> all;
@@ -114,6 +127,7 @@ std::vector<Resources> parse_resources(std::string_view log, const Program& prog
     size_t end = std::min(log.find('\n'), log.size());
     std::string_view line = log.substr(0, end);
     log.remove_prefix(std::min(end + 1, log.size()));
+    note_serialized(line, all);
     if (size_t at = line.find("entry function '"); at != std::string_view::npos) {
       std::string_view name = line.substr(at + 16);
       name = name.substr(0, name.find('\''));

@@ -66,7 +66,7 @@ struct HandedText : RingText {
       under("if " + team.leads(), [&] { line("cp_async_bulk_wait_group_read({})", r.boxes - 1); });
       sync(team);
       line("{}[{} + {}] = {}", r.outbox, box, team.number(), element());
-      line("fence_proxy_async()");
+      line("fence_proxy_async_shared()");
       sync(team);
       under("if " + team.leads(), [&] {
         line("cp_async_bulk_store(address_of({}[{}]), address_of({}[{}]), {})", r.out, place, r.outbox, box,
@@ -80,7 +80,7 @@ struct HandedText : RingText {
     if (!r.own || chance(50)) return;
     line("{0} = {1}", element(), mix(r.type, element(), r.acc + "[0]"));  // what the next copy overwrites
     take(r.acc, r.type, element());
-    if (r.fill == Fill::bulk) line("fence_proxy_async()");
+    if (r.fill == Fill::bulk) line("fence_proxy_async_shared()");
   }
   std::pair<Team, Team> two_teams() {
     int64_t making = 1 + below(warps - 1), using_ = 1 + below(warps - making);

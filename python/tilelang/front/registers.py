@@ -59,3 +59,16 @@ def warn_of_spills(kernels: Sequence[Any], name: str, target: str, place: tuple[
                 "more threads or fewer num_stages"
             )
             warnings.warn_explicit(said, TilelangWarning, *place)
+
+
+def warn_of_serialized(kernels: Sequence[Any], name: str, target: str, place: tuple[str, int]) -> None:
+    """Say so where the device compiler lets no product of a kernel run beside another. kernels, place: as
+    above."""
+    for kernel in kernels:
+        if kernel["serialized"]:
+            said = (
+                f"{name}: {kernel['serialized']} in {kernel['kernel']} on {target}, so that each product "
+                "ends before the next begins; let nothing touch the fragments of a product before the wait "
+                "that completes it"
+            )
+            warnings.warn_explicit(said, TilelangWarning, *place)

@@ -150,7 +150,8 @@ class KernelArtifacts:
         "resources",
         """\
         Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and spill_loads
-        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU).""",
+        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU); serialized: why
+        its products of warpgroups wait for each other, "" where they do not.""",
     )
     n_regs = property(
         lambda self: self._most("registers"),

@@ -48,6 +48,7 @@ class KernelInfo:
     spill_stores: int | None  # bytes that did not fit into registers, written
     spill_loads: int | None  # … and read
     stack_bytes: int | None  # of a thread
+    serialized: str  # why its products of warpgroups wait for each other; empty: they do not
 
 
 @dataclass(frozen=True)
