@@ -221,3 +221,35 @@ def test_what_is_not_known_to_be_aligned_is_told():
     )
     with pytest.raises(tilelang.SimulationError, match="the last coordinate is 71, which is 142 bytes"):
         run(main, x, np.array([71], "int32"), y)
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_tensor_that_the_kernel_itself_has_written(everywhere):
+    """What threads write to a tensor is seen by the accelerator behind a fence of all memory only."""
+
+    @T.prim_func
+    def main(
+        X: T.Tensor((64, 64), "float16"), Y: T.Tensor((64, 64), "float16"), Z: T.Tensor((64, 64), "float16")
+    ):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            full = T.alloc_barrier(1)
+            T.copy(X, Y)
+            T.fence_proxy_async(everywhere=everywhere)
+            T.sync_threads()
+            T.tma_copy(Y, S, barrier=full)
+            if T.get_thread_binding() == 0:
+                T.barrier_arrive(full)
+            T.barrier_wait(full, 0)
+            T.copy(S, Z)
+
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    kernel = tilelang.compile(main, target="sim:sm_90")
+    if everywhere:
+        assert not kernel.simulate(x, y, z, schedules=3).findings and np.array_equal(z, x)
+    else:
+        with pytest.raises(
+            tilelang.SimulationError, match=r"no fence for tensors .* execute fence_proxy_async\(\)"
+        ):
+            kernel.simulate(x, y, z, schedules=3)
