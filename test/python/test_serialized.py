@@ -5,12 +5,15 @@ import importlib
 import re
 import shutil
 import warnings
+from pathlib import Path
 
+import harness
 import pytest
 import tilelang
 import tilelang.language as T
 
 TARGET = "cuda -arch=sm_90a"
+NAMES = sorted(path.stem for path in Path(harness.__file__).parent.glob("*.py") if path.stem != "harness")
 
 
 def chained(touched):
@@ -67,7 +70,7 @@ def test_a_factor_that_is_left_alone():
     assert "products serialized" not in kernel.report.text
 
 
-@pytest.mark.parametrize("name", ["gemm_warpgroups", "attention_warpgroups", "flash_attention", "gemm_relu"])
+@pytest.mark.parametrize("name", NAMES)
 def test_examples_for_hopper(name):
     module = importlib.import_module(name)
     for case in module.cases("gpu", **module.SMALL):
