@@ -3,6 +3,7 @@
 # that a second run is quick; where it may not install, it names what is missing and stops.
 #   PYTHON=…           the Python that .venv is made from (3.10 or newer)
 #   TL_THIRD_PARTY=…   a folder that holds fmt/, doctest/ and CLI/, where the system has none
+#   TL_WERROR=1        the compiler's warnings are errors
 set -euo pipefail
 cd "$(dirname "$0")/.."
 goal=${1:?usage: tools/setup.sh build|demo|test}
@@ -99,6 +100,7 @@ fi
 # ── the build ───────────────────────────────────────────────────────────────────────────────────────────────
 options=(-DTL_PYTHON=ON -DTL_TESTS=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python")
 [ -z "${TL_THIRD_PARTY:-}" ] || options+=("-DTL_THIRD_PARTY=$TL_THIRD_PARTY")
+[ -z "${TL_WERROR:-}" ] || options+=("-DTL_WERROR=ON")
 configured="$key ${CXX:-g++} ${options[*]}"
 if [ ! -e $build/build.ninja ] || [ "$(cat $build/configured 2>/dev/null)" != "$configured" ]; then
   say "configuring $build"
