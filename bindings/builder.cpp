@@ -64,6 +64,8 @@ void bind_structure(nb::class_<Builder>& c) {
          return b.begin_kernel(grid, threads.value_or(std::vector<int64_t>{}), std::move(attrs), names);
        },
        "grid"_a, "threads"_a.none(), "attrs"_a, "names"_a = nb::tuple())
+      .def("form_clusters", &Builder::form_clusters, "dims"_a)
+      .def("rank_in_cluster", &Builder::rank_in_cluster)
       .def("end_kernel", &Builder::end_kernel)
       .def("begin_for", &Builder::begin_for, "kind"_a, "names"_a, "starts"_a, "stops"_a, "steps"_a, "attrs"_a)
       .def("end_for", &Builder::end_for)
@@ -91,6 +93,10 @@ void bind_memory(nb::class_<Builder>& c) {
       .def("count_arrivals", &Builder::count_arrivals, "what"_a, "words"_a, "number"_a, "count"_a)
       .def("signal_barrier", &Builder::signal_barrier, "what"_a, "row"_a, "words"_a, "index"_a,
            "bytes"_a.none() = nb::none())
+      .def("arrive_remote", &Builder::arrive_remote, "what"_a, "words"_a, "index"_a, "rank"_a)
+      .def("rank", &Builder::rank, "what"_a, "block"_a)
+      .def("cluster_mask", &Builder::cluster_mask, "what"_a, "mask"_a)
+      .def("cluster_barrier", &Builder::cluster_barrier, "what"_a, "row"_a)
       .def("wait_barrier", &Builder::wait_barrier, "what"_a, "words"_a, "index"_a, "parity"_a);
 }
 

@@ -136,6 +136,9 @@ class Builder:
     def begin_kernel(self, grid: Sequence[ExprLike], threads: Sequence[int] | None, attrs: dict[str, Any],
                      names: Sequence[str] = ()) -> list[Expr]:
         """names: of the block indices, as the user wrote them after `as`; else bx, by, bz."""
+    def form_clusters(self, dims: Sequence[int]) -> None:
+        """Directly behind begin_kernel: so many blocks along each dimension run together."""
+    def rank_in_cluster(self) -> Expr: ...
     def end_kernel(self) -> None: ...
     def begin_for(self, kind: str, names: Sequence[str], starts: Sequence[ExprLike], stops: Sequence[ExprLike],
                   steps: Sequence[ExprLike], attrs: dict[str, Any]) -> list[Expr]:
@@ -171,6 +174,10 @@ class Builder:
         self, what: str, row: str, words: Buffer, index: Sequence[ExprLike], bytes: ExprLike | None = None
     ) -> None:
         """An instruction on a barrier; no index: on the only one of its buffer."""
+    def arrive_remote(self, what: str, words: Buffer, index: Sequence[ExprLike], rank: ExprLike) -> None: ...
+    def rank(self, what: str, block: ExprLike) -> Expr: ...
+    def cluster_mask(self, what: str, mask: ExprLike) -> Expr: ...
+    def cluster_barrier(self, what: str, row: str) -> None: ...
     def wait_barrier(self, what: str, words: Buffer, index: Sequence[ExprLike], parity: ExprLike) -> None:
         """Until the phase of that parity has ended."""
     # memory, thread by thread

@@ -175,7 +175,9 @@ std::vector<Expr> Builder::begin_kernel(const std::vector<Value>& grid, const st
 void Builder::end_kernel() {
   Frame frame = close(Frame::Kind::kernel, "end_kernel");
   std::vector<Stmt> stmts = begin_barriers(frame.span);
+  size_t begun = stmts.size();
   stmts.insert(stmts.end(), frame.stmts.begin(), frame.stmts.end());
+  enclose_in_cluster(stmts, begun, frame.span);
   draft->function.kernels.back().body = block(std::move(stmts), frame.span);
 }
 

@@ -53,6 +53,10 @@ class Builder {
   // ── structure ───────────────────────────────────────────────────────────────────────────────────────
   std::vector<Expr> begin_kernel(const std::vector<Value>& grid, const std::vector<int64_t>& threads,
                                  Attrs attrs, const std::vector<std::string>& names = {});
+  // The kernel's blocks run in clusters of so many along each dimension, which can reach each other's shared
+  // memory.
+  void form_clusters(const std::vector<int64_t>& dims);
+  Expr rank_in_cluster() const;  // of the block, x first
   void end_kernel();
   // serial parallel pipelined unrolled vectorized; several names make a nest.  The user's variables.
   std::vector<Expr> begin_for(std::string_view kind, const std::vector<std::string>& names,
@@ -123,6 +127,12 @@ class Builder {
   Buffer barriers(const std::string& what, const std::string& name, const std::vector<int64_t>& counts);
   void count_arrivals(const std::string& what, const Buffer& words, int64_t number, int64_t count);
   // An instruction on a barrier; no index: on the only one of its buffer.
+  // At the barrier of the block of that rank in the cluster.
+  void arrive_remote(const std::string& what, const Buffer& words, const std::vector<Value>& index,
+                     const Value& rank);
+  Expr rank(const std::string& what, const Value& block) const;         // checked, of 32 bits
+  Expr cluster_mask(const std::string& what, const Value& mask) const;  // the same
+  void cluster_barrier(const std::string& what, std::string_view row);
   void signal_barrier(const std::string& what, std::string_view row, const Buffer& words,
                       const std::vector<Value>& index, const std::optional<Value>& bytes);
   // Until the phase of that parity has ended.
@@ -203,6 +213,8 @@ class Builder {
   std::vector<Operand> tile_operands(const OpInfo& op, const std::vector<TileOperand>& operands,
                                      std::optional<DType> element);
   AttrValue condition_attr(const AttrValue& value);
+  AttrValue index_attr(const AttrValue& value);
+  Expr named(const Expr& e, const char* name);
   void check_attrs(const OpInfo& op, Attrs& attrs);
   void keep_rows(const Buffer& buffer, const std::string& by);
   Expr wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
@@ -213,6 +225,8 @@ class Builder {
   Expr word_of(const std::string& what, const Buffer& words, const std::vector<Value>& index) const;
   Expr word_value(const std::string& what, const Value& value, int64_t most) const;
   std::vector<Stmt> begin_barriers(Span span);
+  void check_rank(const std::string& what, const Expr& rank) const;
+  void enclose_in_cluster(std::vector<Stmt>& stmts, size_t begin, Span span) const;
   void check_dynamics() const;
   void check_tensor_layout(const Buffer& buffer, const Layout& flat) const;
   void check_loop_layout(const std::vector<LoopHead>& heads, Loop loop, const Attrs& attrs) const;

@@ -26,6 +26,8 @@ std::string_view type_name(OpInfo::Attr::Type type) {
       return "true, false or a condition";
     case OpInfo::Attr::Type::integer:
       return "an integer";
+    case OpInfo::Attr::Type::index:
+      return "an integer, of the kernel or not";
     case OpInfo::Attr::Type::number:
       return "a number";
     case OpInfo::Attr::Type::choice:
@@ -59,6 +61,8 @@ bool has_type(AttrValue& value, OpInfo::Attr::Type type) {
       return n && (*n == 0 || *n == 1);
     case OpInfo::Attr::Type::condition:
       return std::holds_alternative<Expr>(value) || (n && (*n == 0 || *n == 1));
+    case OpInfo::Attr::Type::index:
+      return n || (std::holds_alternative<Expr>(value) && std::get<Expr>(value)->dtype.is_int());
     case OpInfo::Attr::Type::integer:
       return n;
     case OpInfo::Attr::Type::number:
@@ -165,8 +169,18 @@ AttrValue Builder::condition_attr(const AttrValue& value) {
   if (!given) return value;
   Expr e = to_bool(*given, here());
   if (auto known = as_int(e)) return int64_t(*known != 0);
+  return named(e, "condition");
+}
+AttrValue Builder::index_attr(const AttrValue& value) {
+  auto* e = std::get_if<Expr>(&value);
+  if (!e) return value;
+  if (auto known = as_int(*e)) return *known;
+  return named(*e, "index");
+}
+// What reads memory is read here.
+Expr Builder::named(const Expr& e, const char* name) {
   bool reads = contains(e, [](const Load&) { return true; }, [](const Call&) { return true; });
-  return reads ? let("condition", e) : e;
+  return reads ? let(name, e) : e;
 }
 
 void Builder::check_attrs(const OpInfo& op, Attrs& attrs) {
@@ -181,6 +195,7 @@ void Builder::check_attrs(const OpInfo& op, Attrs& attrs) {
                                               : did_you_mean(key, known));
     if (!has_type(value, row->type)) fail(here(), "{}: {} must be {}", op.said(), key, type_name(row->type));
     if (row->type == OpInfo::Attr::Type::condition) value = condition_attr(value);
+    if (row->type == OpInfo::Attr::Type::index) value = index_attr(value);
     if (row->type != OpInfo::Attr::Type::choice || row->choices.empty()) continue;
     auto& word = std::get<std::string>(value);
     if (std::ranges::find(row->choices, word) == row->choices.end())

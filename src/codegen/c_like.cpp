@@ -329,8 +329,8 @@ struct KernelText {
     p.depth = 0;
     p.body(body);
     int64_t blocks = std::max<int64_t>(k.attrs.get_int("min_blocks_per_sm"), 0);
-    std::string head =
-        fmt::format("extern \"C\" __global__ void {}\n{}(", p.dialect.bounds(p.threads, blocks), entry.name);
+    std::string head = fmt::format("extern \"C\" __global__ void {}\n{}(",
+                                   p.dialect.bounds(k, p.threads, blocks), entry.name);
     std::string indent = ",\n" + std::string(entry.name.size() + 1, ' ');
     std::string list = fmt::format("{}", fmt::join(params, ", "));
     if (head.size() + list.size() > 140) list = fmt::format("{}", fmt::join(params, indent));

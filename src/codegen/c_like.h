@@ -44,9 +44,9 @@ struct Dialect {
   std::string (*assembly)(c::Printer& printer, const Call& call);
   // The declaration of `tl_shared`, the shared memory of a block.
   std::string (*shared_memory)(int64_t bytes);
-  // What stands before a kernel's name: for so many threads a block, and so many blocks a multiprocessor (0:
-  // as many as there is room for).
-  std::string (*bounds)(int64_t threads, int64_t blocks);
+  // What stands before a kernel's name: for so many threads a block, its clusters, and so many blocks a
+  // multiprocessor (0: as many as there is room for).
+  std::string (*bounds)(const Kernel& kernel, int64_t threads, int64_t blocks);
   std::string_view map_parameter;  // what stands before the name of a tensor map among a kernel's parameters
   bool three_input_logic = false;  // the prelude has tl_logic: any function of three words, bit by bit
   // The functions that CUDA has built in (expf, __popc, __int_as_float, …) are sections of the prelude.

@@ -187,9 +187,11 @@ std::string instruction(const Intrinsic& intrinsic, const Target& target,
 
 std::string dynamic_memory(int64_t) { return "extern __shared__ __align__(1024) unsigned char tl_shared[];"; }
 
-std::string launch_bounds(int64_t threads, int64_t blocks) {
-  return blocks ? fmt::format("__launch_bounds__({}, {})", threads, blocks)
-                : fmt::format("__launch_bounds__({})", threads);
+std::string launch_bounds(const Kernel& kernel, int64_t threads, int64_t blocks) {
+  std::string cluster =
+      cluster_size(kernel) > 1 ? fmt::format("__cluster_dims__({}) ", fmt::join(kernel.cluster, ", ")) : "";
+  return blocks ? fmt::format("{}__launch_bounds__({}, {})", cluster, threads, blocks)
+                : fmt::format("{}__launch_bounds__({})", cluster, threads);
 }
 
 }  // namespace

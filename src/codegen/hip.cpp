@@ -25,7 +25,7 @@ std::string static_memory(int64_t bytes) {
 }
 
 // A multiprocessor shares the waves of its blocks among four units.
-std::string work_group_size(int64_t threads, int64_t blocks) {
+std::string work_group_size(const Kernel&, int64_t threads, int64_t blocks) {
   constexpr int64_t units = 4, wave = 64;
   int64_t waves = blocks * ((threads + wave - 1) / wave);
   std::string more = waves ? fmt::format(", amdgpu_waves_per_eu({})", (waves + units - 1) / units) : "";

@@ -432,6 +432,21 @@ bool may_alias(const Kernel& kernel, BufferId tensor) {
   return ids && std::ranges::find(*ids, int64_t(tensor.value)) != ids->end();
 }
 
+int64_t cluster_size(const Kernel& kernel) {
+  int64_t n = 1;
+  for (int64_t c : kernel.cluster) n *= c;
+  return n;
+}
+Expr rank_in_cluster(const Kernel& kernel) {
+  Expr rank = imm(0);
+  int64_t below = 1;
+  for (size_t d = 0; d < kernel.cluster.size(); d++) {
+    if (kernel.cluster[d] > 1) rank = rank + floormod(kernel.grid_vars[d], kernel.cluster[d]) * below;
+    below *= kernel.cluster[d];
+  }
+  return rank;
+}
+
 Team whole_block(const Kernel& kernel) { return {.first = 0, .count = thread_count(kernel)}; }
 Team team_of(const Group& group) {
   return {.first = group.first, .count = group.count, .barrier = int(group.attrs.get_int("barrier"))};

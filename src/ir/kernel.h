@@ -45,7 +45,7 @@ struct Kernel {
   std::vector<Expr> grid_vars, grid;  // 1 to 3, x first; i64
   std::vector<int64_t> threads;       // as the user gave them: 1 to 3, x first; empty: the target's default
   Expr thread;                        // the linear thread index within the block, from level thread on
-  std::vector<int64_t> cluster;
+  std::vector<int64_t> cluster = {};  // blocks along each dimension that run together; empty: one
   Attrs attrs;
   Stmt body;
   Span span;
@@ -105,6 +105,8 @@ struct Function {
 inline int64_t alignment_of(const BufferInfo& b) { return std::max<int64_t>(128, b.alignment); }
 bool may_alias(const Kernel& kernel, BufferId tensor);  // other tensors of a call may overlap it
 int64_t thread_count(const Kernel& kernel);             // the product; 0 where the user gave none
+int64_t cluster_size(const Kernel& kernel);             // blocks; 1 where there is no cluster
+Expr rank_in_cluster(const Kernel& kernel);             // of the block, x first
 Team whole_block(const Kernel& kernel);
 Team team_of(const Group& group);
 

@@ -26,6 +26,8 @@ void check_attrs(const OpInfo& op, const std::vector<OpInfo::Attr>& rows, const 
     bool truth = (integer && (*integer == 0 || *integer == 1)) || (e && *e && (*e)->dtype == boolean);
     if (row.type == Type::condition && !truth)
       fail(span, "{}: {} must be 0, 1 or (a condition)", op.name, row.name);
+    if (row.type == Type::index && !integer && !(e && *e && (*e)->dtype.is_int()))
+      fail(span, "{}: {} must be an integer or (an expression of one)", op.name, row.name);
     if (row.type == Type::integer && !integer) fail(span, "{}: {} must be an integer", op.name, row.name);
     if (row.type == Type::number && !integer && !std::get_if<double>(v))
       fail(span, "{}: {} must be a number", op.name, row.name);

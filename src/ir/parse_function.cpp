@@ -178,6 +178,8 @@ void Parser::kernel() {
   }
   k.attrs = attrs();
   k.span = since(first);
+  if (k.cluster.size() > k.grid.size())
+    fail(k.span, "a cluster of {} dimensions in a grid of {}", k.cluster.size(), k.grid.size());
   if (!is(":")) expected("grid(…), threads(…), thread(…), cluster(…), {…} or `:`");
   header_end();
   k.body = body();

@@ -55,7 +55,8 @@ void check_map_call(const VerifyScope& s, const Call& n, size_t at) {
   if (!tensor || tensor->buffer != map->tensor)
     s.bad("argument {} of {} is the tensor of the map {}, &{}[…]", at + 2, n.intrinsic->name, map->name,
           s.f[map->tensor].name);
-  auto coordinates = std::ranges::count(n.intrinsic->access, '-');
+  bool has_mask = n.intrinsic->name.ends_with("_multicast");  // of blocks, behind the coordinates
+  auto coordinates = std::ranges::count(n.intrinsic->access, '-') - has_mask;
   if (size_t(coordinates) != map->box.size())
     s.bad("{} takes {} coordinates, but the map {} has {} dimensions", n.intrinsic->name, coordinates,
           map->name, map->box.size());

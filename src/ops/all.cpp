@@ -13,7 +13,7 @@ extern const TileOp atomic_add_op, atomic_max_op, atomic_min_op;
 extern const TileOp reduce_sum_op, reduce_max_op, reduce_min_op, reduce_abssum_op, reduce_absmax_op,
     reduce_prod_op, reduce_bitand_op, reduce_bitor_op, reduce_bitxor_op, reduce_any_op, reduce_all_op,
     reduce_by_op;
-extern const TileOp tma_load_op, tma_store_op;
+extern const TileOp tma_load_op, tma_store_op, copy_cluster_op, push_cluster_op;
 extern const TileOp cumsum_op, cummax_op, transpose_op, clamp_op, reducer_init_op, finalize_reducer_op;
 
 std::span<const TileOp* const> all_ops() {
@@ -30,7 +30,8 @@ std::span<const TileOp* const> all_ops() {
                                        &reducer_init_op,  &finalize_reducer_op,
                                        &atomic_add_op,    &atomic_max_op,
                                        &atomic_min_op,    &async_copy_op,
-                                       &tma_load_op,      &tma_store_op};
+                                       &tma_load_op,      &tma_store_op,
+                                       &copy_cluster_op,  &push_cluster_op};
   return rows;
 }
 

@@ -10,6 +10,7 @@
 //                                     cp_async_bulk_tensor_2d_load(address_of(S[0]), "A_128x64", …, i, k, …)
 #include <fmt/ranges.h>
 
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -218,7 +219,7 @@ struct TmaLowering {
   }
 
   // Of one box: where it lies in shared memory, which one of the tensor it is.
-  Stmt one(const Intrinsic& row, const std::vector<Expr>& numbers) const {
+  Stmt one(const Intrinsic& row, const std::vector<Expr>& numbers, const Expr& mask) const {
     const BufferInfo &info = copy.f[copy.tensor.buffer], &tile = copy.f[copy.tile.buffer];
     std::vector<Expr> coordinates, zeros(info.shape.size(), imm(0));
     for (auto& range : copy.tensor.ranges) coordinates.push_back(cast(i64, range.min));
@@ -232,6 +233,7 @@ struct TmaLowering {
     std::vector<Expr> args{string_imm(map()), tensor};
     args.insert(args.end(), coordinates.begin(), coordinates.end());
     args.insert(loads(t) ? args.begin() : args.end(), at);
+    if (mask) args.push_back(mask);
     if (loads(t)) args.push_back(word());
     return eval(call(row, std::move(args), t.span), t.span);
   }
@@ -259,18 +261,44 @@ struct TmaLowering {
   }
 
   // What the one thread does.
-  Stmt all_boxes(const Intrinsic& row) const {
+  Stmt all_boxes(const Intrinsic& row, const Expr& mask = {}) const {
     constexpr int64_t most_unrolled = 16;
     std::vector<Expr> numbers;
     Facts facts = copy.facts;
     for (size_t i = 0; i < boxes.counts.size(); i++)
       numbers.push_back(boxes.counts[i] == 1 ? imm(0) : facts.loop_var(loop_name(i), boxes.counts[i]));
-    Stmt s = one(row, numbers);
+    Stmt s = one(row, numbers, mask);
     for (size_t i = boxes.counts.size(); i-- > 0;)
       if (boxes.counts[i] > 1)
         s = for_loop(numbers[i], boxes.counts[i],
                      product(boxes.counts) <= most_unrolled ? Loop::unrolled : Loop::serial, s, t.span);
     return s;
+  }
+
+  // One block loads for all of the mask; those without a bit for themselves.
+  Stmt for_cluster(const Intrinsic& alone) const {
+    Expr mask = number_of("cluster_mask"), issuer = number_of("issuer");
+    Expr rank = cast(i32, simplify(rank_in_cluster(ctx.kernel), copy.facts));
+    auto bit = [&](const Expr& which) { return binary(BinaryOp::shl, imm(1, i32), which); };
+    auto known = as_int(mask);
+    if (!issuer && known) issuer = imm(std::countr_zero(uint64_t(*known)), i32);
+    Expr lowest = binary(BinaryOp::bit_and, mask, unary(UnaryOp::neg, mask));
+    Expr issues = issuer ? eq(rank, issuer) : eq(lowest, bit(rank));
+    std::string name(alone.name);
+    name.replace(name.rfind("load"), 4, "multicast");
+    Stmt together = if_then(issues, all_boxes(*find_instr(name), mask), {}, t.span);
+    ctx.note(std::string(t.op->name),
+             fmt::format("one block of the cluster loads it for those of the mask {}", print(mask, &copy.f)),
+             t.span);
+    if (known && *known == (int64_t(1) << cluster_size(ctx.kernel)) - 1) return together;
+    Expr member = binary(BinaryOp::bit_and, mask, bit(rank));
+    return if_then(eq(member, imm(0, i32)), all_boxes(alone), together, t.span);
+  }
+  Expr number_of(const char* attr) const {
+    const AttrValue* v = t.attrs.find(attr);
+    if (!v) return {};
+    auto* number = std::get_if<int64_t>(v);
+    return number ? imm(*number, i32) : cast(i32, std::get<Expr>(*v));
   }
 
   Stmt run() const {
@@ -280,7 +308,7 @@ struct TmaLowering {
     int64_t bytes = product(extents_of(copy.of_tile)) * copy.bytes;
     std::vector<Stmt> by_one;
     if (loads(t)) by_one.push_back(call_of("mbarrier_expect_tx", {word(), imm(bytes, i32)}));
-    by_one.push_back(all_boxes(row));
+    by_one.push_back(t.attrs.find("cluster_mask") ? for_cluster(row) : all_boxes(row));
     if (!loads(t)) by_one.push_back(call_of("cp_async_bulk_commit_group", {}));
     int64_t count = product(boxes.counts);
     ctx.note(std::string(t.op->name),
@@ -311,6 +339,7 @@ const TileOp tma_load_op = {
              .doc = "Begins to move a tile from a tensor to shared memory by the tensor memory accelerator; "
                     "`barrier` counts its bytes. Reads outside the tensor give 0.",
              .operands = {{"src", Access::read}, {"dst", Access::write}, {"barrier", Access::update}},
+             .attrs = {{"cluster_mask", OpInfo::Attr::Type::index}, {"issuer", OpInfo::Attr::Type::index}},
              .published = "tma_copy"},
     .complete = complete_tma_copy,
     .check = check_tma_copy,

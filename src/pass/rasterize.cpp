@@ -41,6 +41,10 @@ Function rasterize(Function f, const Target&) {
     k.attrs.entries.erase("use_swizzle");
     k.attrs.entries.erase("use_swizzle_order");
     if (size == 0) continue;
+    if (cluster_size(k) > 1)
+      fail(k.span,
+           "T.use_swizzle gives each block another place in the grid, but the blocks of a cluster "
+           "(cluster_dims) stay neighbours: compute the order of tiles from the block index instead");
     auto note = [&](std::string text, bool refusal) {
       f.notes.push_back({"rasterize", k.name, std::move(text), k.span, refusal});
     };

@@ -15,7 +15,7 @@ bool waits_and_arrives(const Stmt& s) {
     if (!row || row->token != Token::phase) return;
     waits |= row->does == test;
     arrives |= row->does == arrive || row->does == arrive_expect || row->does == signal ||
-               row->does == signal_counted;
+               row->does == signal_counted || row->does == remote_arrive;
   });
   return waits && arrives;
 }

@@ -15,7 +15,7 @@ Logical logical(const Execution& x, Timeline timeline, int64_t thread, uint32_t 
           .by_proxy = timeline != Timeline::copies};
 }
 
-Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
+Logical logical_of_barrier(const Execution& x, const Block& of, MBarrier& m, int lane) {
   if (m.initialiser >= 0)
     x.report(lane, Finding::Kind::fence,
              fmt::format("{}: thread {} has initialised the barrier and executed no fence since, so the "
@@ -23,12 +23,15 @@ Logical logical_of_barrier(const Execution& x, MBarrier& m, int lane) {
                          "before the barrier of the block",
                          x.site.intrinsic->name, m.initialiser));
   m.copies++;
-  if (!watch_of(x)) return {};
-  return {.slot = watch_of(x)->clocks.slot_of_barrier(m.number), .epoch = m.copies, .by_proxy = true};
+  if (!of.watch) return {};
+  return {.slot = of.watch->clocks.slot_of_barrier(m.number),
+          .epoch = m.copies,
+          .by_proxy = true,
+          .block = of.watch->clocks.number()};
 }
 
-void add_chunks(const Execution& x, std::vector<Chunk>& all, std::byte* to, const std::byte* from,
-                int64_t bytes, int64_t given) {
+void add_chunks(const Block& of, std::vector<Chunk>& all, std::byte* to, const std::byte* from, int64_t bytes,
+                int64_t given) {
   constexpr int64_t most = 16;
   if (!from) given = 0;
   for (int64_t at = 0; at < bytes; at += most) {
@@ -37,25 +40,37 @@ void add_chunks(const Execution& x, std::vector<Chunk>& all, std::byte* to, cons
                    .to = to ? to + at : nullptr,
                    .bytes = uint8_t(count),
                    .given = uint8_t(std::clamp<int64_t>(given - at, 0, count)),
-                   .flight = engine_of(x).flight()});
+                   .flight = of.engine->flight()});
   }
 }
 
-void begin_load(const Execution& x, int lane, size_t barrier, MBarrier& m, std::vector<Chunk> chunks) {
+void begin_load(const Execution& x, Block& of, int lane, size_t barrier, MBarrier& m,
+                std::vector<Chunk> chunks) {
   int64_t thread = x.warp.first + lane;
   m.load = {.phase = m.phase, .thread = thread, .site = x.site.site};
-  engine_of(x).begin_telling({.thread = thread,
-                              .epoch = m.copies,
-                              .barrier = x.place(barrier).address + x.value(barrier, lane).i,
-                              .knows = watch_of(x) ? watch_of(x)->clocks.release(thread) : nullptr,
-                              .chunks = std::move(chunks)});
+  of.engine->begin_telling({.thread = thread,
+                            .epoch = m.copies,
+                            .barrier = x.place(barrier).address + x.value(barrier, lane).i,
+                            .knows = watch_of(x) ? watch_of(x)->clocks.release(thread) : nullptr,
+                            .chunks = std::move(chunks)});
 }
 
-void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Chunk> chunks) {
+void begin_store(const Execution& x, int lane, Groups& groups, std::vector<Chunk> chunks,
+                 Combination combination) {
   groups.last = groups.epoch;
   groups.site = x.site.site;
-  engine_of(x).begin(groups.begun,
-                     {.thread = x.warp.first + lane, .epoch = groups.epoch, .chunks = std::move(chunks)});
+  engine_of(x).begin(groups.begun, {.thread = x.warp.first + lane,
+                                    .epoch = groups.epoch,
+                                    .chunks = std::move(chunks),
+                                    .combination = combination});
+}
+
+int64_t bulk_bytes(const Execution& x, int lane) {
+  int64_t bytes = x.value(2, lane).i;
+  if (bytes <= 0 || bytes % bulk_unit)
+    stop(Finding::Kind::misaligned, x.site.span, "{}: {} bytes, in {}; a bulk copy moves a multiple of {}",
+         x.site.intrinsic->name, bytes, describe_thread(x.warp, lane), bulk_unit);
+  return bytes;
 }
 
 void count_bulk(const Execution& x, const std::byte* at, size_t arg, int64_t bytes) {
@@ -89,7 +104,7 @@ void begin_copy(const Execution& x) {
     read.set(lane, from);
     written.set(lane, to);
     std::vector<Chunk> chunks;
-    add_chunks(x, chunks, to, from, bytes, given);
+    add_chunks(*x.warp.block, chunks, to, from, bytes, given);
     engine_of(x).begin(groups.begun, {.thread = thread, .epoch = groups.epoch, .chunks = std::move(chunks)});
   });
   read.count(x.warp, x.place(1), bytes, x.site.site, Counter::Kind::load);
@@ -124,14 +139,6 @@ void wait_all_copies(const Execution& x) {
 }
 
 // ── bulk copies: (to, from, bytes), a load with its barrier ──────────────────────────────────────────
-int64_t bulk_bytes(const Execution& x, int lane) {
-  int64_t bytes = x.value(2, lane).i;
-  if (bytes <= 0 || bytes % bulk_unit)
-    stop(Finding::Kind::misaligned, x.site.span, "{}: {} bytes, in {}; a bulk copy moves a multiple of {}",
-         x.site.intrinsic->name, bytes, describe_thread(x.warp, lane), bulk_unit);
-  return bytes;
-}
-
 void begin_bulk_load(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     constexpr size_t barrier = 3;
@@ -142,8 +149,8 @@ void begin_bulk_load(const Execution& x) {
     std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bulk_unit, Touch::write, &by);
     count_bulk(x, from, 1, bytes);
     std::vector<Chunk> chunks;
-    add_chunks(x, chunks, to, from, bytes, bytes);
-    begin_load(x, lane, barrier, m, std::move(chunks));
+    add_chunks(*x.warp.block, chunks, to, from, bytes, bytes);
+    begin_load(x, *x.warp.block, lane, barrier, m, std::move(chunks));
   });
 }
 
@@ -157,7 +164,7 @@ void begin_bulk_store(const Execution& x) {
     std::byte* to = x.reach(0, lane, x.value(0, lane).i, bytes, bulk_unit, Touch::write, &writes);
     count_bulk(x, to, 0, bytes);
     std::vector<Chunk> chunks;
-    add_chunks(x, chunks, to, from, bytes, bytes);
+    add_chunks(*x.warp.block, chunks, to, from, bytes, bytes);
     begin_store(x, lane, groups, std::move(chunks));
   });
 }
@@ -173,6 +180,13 @@ void fence_of(const Execution& x, bool everywhere) {
 void fence_proxy(const Execution& x) { fence_of(x, true); }
 void fence_proxy_shared(const Execution& x) { fence_of(x, false); }
 
+// Which one is up to the chip, but always the same.
+void elect_thread(const Execution& x) {
+  x.require_whole_warp();
+  constexpr int chosen = 11;
+  for_lanes(x.lanes, [&](int lane) { x.give(lane, scalar(int64_t(lane == chosen))); });
+}
+
 struct AsyncRow {
   AsyncKind does;
   Semantics run;
@@ -186,6 +200,9 @@ constexpr AsyncRow rows[] = {
     {AsyncKind::bulk_store, begin_bulk_store},
     {AsyncKind::tensor_load, begin_tensor_load},
     {AsyncKind::tensor_store, begin_tensor_store},
+    {AsyncKind::tensor_multicast, begin_tensor_multicast},
+    {AsyncKind::tensor_reduce, begin_tensor_reduce},
+    {AsyncKind::elect, elect_thread},
     {AsyncKind::bulk_commit, commit_bulk},
     {AsyncKind::bulk_wait, wait_bulk},
     {AsyncKind::bulk_wait_read, wait_bulk_read},
@@ -199,6 +216,7 @@ Semantics async_semantics(AsyncKind does) {
   for (auto& row : rows)
     if (row.does == does) return row.run;
   if (auto run = warpgroup_semantics(does)) return run;
+  if (auto run = cluster_semantics(does)) return run;
   return barrier_semantics(does);
 }
 

@@ -70,16 +70,23 @@ KnownRef Clocks::with_own(const KnownRef& k, std::span<const int32_t> who) const
 }
 
 void Clocks::meet(std::span<const int32_t> who) {
+  KnownRef all = release(who);
+  for (int32_t t : who) known[size_t(t)] = all;
+}
+
+KnownRef Clocks::release(std::span<const int32_t> who) {
   std::vector<KnownRef> distinct;
   for (int32_t t : who)
     if (std::ranges::find(distinct, known[size_t(t)]) == distinct.end()) distinct.push_back(known[size_t(t)]);
   KnownRef all;
   for (auto& k : distinct) all = merge(all, k);
   all = with_own(all, who);
-  for (int32_t t : who) {
-    known[size_t(t)] = all;
-    epochs[size_t(t)]++;
-  }
+  for (int32_t t : who) epochs[size_t(t)]++;
+  return all;
+}
+
+bool Clocks::is_known(const Stamp& s) const {
+  return std::ranges::any_of(known, [&](auto& k) { return covers(k, s); });
 }
 
 KnownRef Clocks::release(int64_t thread) {

@@ -82,6 +82,8 @@ class Clocks {
   // These have synchronised: each knows what any of them knew and did.
   void meet(std::span<const int32_t> threads);
   KnownRef release(int64_t thread);  // what it knows and did, for someone to acquire
+  KnownRef release(std::span<const int32_t> threads);
+  bool is_known(const Stamp& s) const;  // by any of its threads
   void acquire(int64_t thread, const KnownRef& released);
   void acquire(std::span<const int32_t> threads, const KnownRef& released);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/atomic.h"
+#include "sim/evaluate.h"
 #include "sim/race_detector.h"
 
 namespace tl::sim {
@@ -13,6 +15,15 @@ constexpr int64_t at_once = INT64_MIN, at_last = INT64_MAX;
 void read_chunk(Chunk& p) {
   if (p.given) std::memcpy(p.held.data(), p.from, p.given);
   p.was_read = true;
+}
+
+void combine_chunk(const Chunk& p, const Combination& c) {
+  const ElementAccess& element = element_access(c.type);
+  for (int64_t at = 0; at < p.bytes; at += c.type.bytes()) {
+    Scalar old = element.get(p.to + at), value = element.get(p.held.data() + at);
+    element.put(p.to + at, c.type.is_float() ? scalar(combine(c.op, old.d, value.d, c.type))
+                                             : scalar(combine(c.op, old.i, value.i, c.type)));
+  }
 }
 
 }  // namespace
@@ -37,7 +48,10 @@ void Engine::begin(std::vector<AsyncCopy>& list, AsyncCopy b) {
 
 void Engine::write(AsyncCopy& b, Chunk& p) {
   if (!p.was_read) read_chunk(p);
-  if (p.to) std::memcpy(p.to, p.held.data(), p.bytes);
+  if (p.to && b.combination.op != Intrinsic::Atomic::none)
+    combine_chunk(p, b.combination);
+  else if (p.to)
+    std::memcpy(p.to, p.held.data(), p.bytes);
   p.landed = true;
   b.left--;
   block.race_detector->memory_version++;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/intrinsic.h"
 #include "sim/clock.h"
 #include "sim/schedule.h"
 
@@ -25,6 +26,12 @@ struct Chunk {
   std::array<std::byte, 16> held = {};
 };
 
+// What a reduction leaves in an element: of what is there, and what comes.
+struct Combination {
+  Intrinsic::Atomic op = Intrinsic::Atomic::none;  // none: what comes
+  DType type = {};
+};
+
 // An asynchronous operation that one thread began by one instruction.
 struct AsyncCopy {
   int64_t thread = 0;
@@ -32,6 +39,7 @@ struct AsyncCopy {
   int64_t barrier = -1;  // that is signalled
   KnownRef knows = {};   // its thread's clock when it began
   std::vector<Chunk> chunks = {};
+  Combination combination = {};
   size_t left = 0;  // that have not landed
 };
 

@@ -75,6 +75,9 @@ std::string Launch::state() {
 }
 
 void Launch::check_small() const {
+  if (code.cluster_size() > 1)
+    fail(code.kernel->span, "all schedules: {} runs in clusters of blocks; try a number of schedules",
+         grid.kernel);
   int64_t all = grid.size(), count = options.sample ? std::min(options.sample, all) : all;
   if (!options.blocks.empty()) count = int64_t(options.blocks.size());
   int64_t each = (code.thread_count() + code.warp - 1) / code.warp;

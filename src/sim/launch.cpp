@@ -123,6 +123,8 @@ void Launch::begin(int64_t number) {
   Resident& r = *residents.back();
   Block& block = r.block;
   block.number = number;
+  block.cluster = nullptr;
+  block.ended = false;
   block.where = grid.name(number);
   block.barriers.clear();
   block.executed = 0;
@@ -137,7 +139,8 @@ void Launch::begin(int64_t number) {
     w.next = 0;
     w.active = w.alive;
     w.out = w.returned = 0;
-    w.barrier = w.awaited = w.seen_version = -1;
+    w.barrier = w.awaited = w.seen_version = w.cluster_phase = -1;
+    w.waits_for_cluster = false;
     w.idle_trips = 0;
     w.spins = false;
     w.masks.clear();
@@ -155,6 +158,59 @@ void Launch::begin(int64_t number) {
   }
   block.wrapped.clear();
   block.holds_wrapped = false;
+}
+
+int64_t Launch::first_of_cluster(int64_t number) const {
+  auto index = grid.index(number);
+  int64_t first = 0, below = 1;
+  for (size_t d = 0; d < 3; d++) {
+    first += index[d] / code.cluster[d] * code.cluster[d] * below;
+    below *= grid.extents[d];
+  }
+  return first;
+}
+
+void Launch::begin_with_cluster(int64_t number) {
+  if (code.cluster_size() == 1) return begin(number);
+  auto cluster = std::make_shared<Cluster>();
+  for (int64_t rank = 0; rank < code.cluster_size(); rank++) {
+    int64_t x = rank % code.cluster[0], y = rank / code.cluster[0] % code.cluster[1],
+            z = rank / code.cluster[0] / code.cluster[1];
+    begin(number + x + grid.extents[0] * (y + grid.extents[1] * z));
+    cluster->blocks.push_back(&residents.back()->block);
+  }
+  for (Block* b : cluster->blocks) b->cluster = cluster;
+}
+
+void Launch::each_warp(const Cluster& cluster, const std::function<void(Warp&)>& f) {
+  for (auto& r : residents)
+    if (r->block.cluster.get() == &cluster)
+      for (Warp& w : r->warps) f(w);
+}
+
+bool Launch::has_ended(const Cluster& cluster) const {
+  return std::ranges::all_of(cluster.blocks, [](const Block* b) { return b->ended; });
+}
+
+void Launch::check_outlived(const Cluster& cluster) {
+  if (!options.watch) return;
+  auto resident = [&](int64_t number) {
+    return std::ranges::find_if(residents, [&](auto& r) { return r->block.number == number; });
+  };
+  for (const Block* b : cluster.blocks)
+    for (auto& [who, last] : b->watch->from_outside) {
+      if (b->watch->clocks.is_known(last)) continue;
+      bool by_thread = last.thread < code.thread_count();
+      Warp& w = (*resident(last.block))->warps[by_thread ? size_t(last.thread / code.warp) : 0];
+      std::string who_reaches = by_thread ? describe_thread(w, int(last.thread % code.warp)) : "a bulk copy";
+      Finding f{
+          .kind = Finding::Kind::race,
+          .text = fmt::format(
+              "{} reaches the shared memory of {}, which may have ended by then, and its memory with it: "
+              "nothing makes that block wait for this; end with T.cluster_sync()",
+              who_reaches, b->where)};
+      race_detector.report(w, by_thread ? int(last.thread % code.warp) : 0, std::move(f), last.site);
+    }
 }
 
 void Launch::complete(Finding& f, const Warp& w) const {

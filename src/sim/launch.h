@@ -1,5 +1,6 @@
 // One launch of a kernel: its blocks with their memory, and the states of their warps.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -51,6 +52,12 @@ struct Launch {
   std::unique_ptr<Resident> make();
   void poison_shared(Block& block);
   void begin(int64_t number);
+  void begin_with_cluster(int64_t number);  // and all others of its cluster
+  int64_t first_of_cluster(int64_t number) const;
+  void each_warp(const Cluster& cluster, const std::function<void(Warp&)>& f);
+  bool has_ended(const Cluster& cluster) const;
+  // No block of it may have ended before the others have reached it for the last time.
+  void check_outlived(const Cluster& cluster);
   void complete(Finding& f, const Warp& w) const;  // where a warp was stopped
 
   // run.cpp: what happens No warp of it runs: it has ended (false), or all continue, or wait for the whole
@@ -85,6 +92,7 @@ struct Launch {
   void execute_quantum(Warp& w);
   // Blocks none of whose warps runs: they end, or pass their barrier.  Did any?
   bool settle();
+  void check_clusters();  // a finding where a warp waits at its cluster's barrier
   // A block's memory ends with it: copies that still use it must have been waited for.
   void finish(Resident& r);
   // What stops the run is the last finding of all.

@@ -137,6 +137,7 @@ struct Code {
   int32_t thread = -1;                           // the slots of the thread's number in the block
   int32_t slots = 0;
   int64_t threads[3] = {1, 1, 1};
+  int64_t cluster[3] = {1, 1, 1};            // blocks
   int warp = lane_group;                     // threads of a warp
   int64_t lane_bytes = 0, shared_bytes = 0;  // registers that one thread indexes; the block's memory
   int vector_bytes = 16;                     // the widest access of one thread
@@ -159,6 +160,7 @@ struct Code {
     return warp == lane_group ? slots / lane_group : slots / max_lanes;
   }
   int64_t thread_count() const { return threads[0] * threads[1] * threads[2]; }
+  int64_t cluster_size() const { return cluster[0] * cluster[1] * cluster[2]; }
 };
 Code translate(const Function& f, const Kernel& k, const Target& target);
 
@@ -209,9 +211,21 @@ struct Extent {
   std::byte *begin, *end;
 };
 
+struct Block;
+// Blocks that run at the same time and reach each other's shared memory.
+struct Cluster {
+  std::vector<Block*> blocks = {};  // by rank
+  // Their barrier: how often all have come; what those knew that have come in this phase, and in the last
+  // one.
+  int64_t phase = 0;
+  std::shared_ptr<const Known> joined = {}, released = {};
+};
+
 struct Block {
   const Code& code;
-  int64_t number = 0;  // in the grid
+  int64_t number = 0;                     // in the grid
+  std::shared_ptr<Cluster> cluster = {};  // null: the block is alone
+  bool ended = false;                     // while others of its cluster run
   std::vector<Extent> arguments = {};
   std::vector<Tensor> tensors = {};  // by buffer id
   std::vector<MapView> maps = {};    // by their places in the function
@@ -290,7 +304,9 @@ struct Warp {
   LaneMask returned = 0;
   int64_t barrier = -1;  // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
-  int64_t came = 0;      // at its barrier: what the block had executed then
+  int64_t came = 0;            // at its barrier: what the block had executed then
+  int64_t cluster_phase = -1;  // of the cluster's barrier, in which it has arrived and not yet waited
+  bool waits_for_cluster = false;
   int64_t awaited = -1;  // the mbarrier whose phase it has found under way, where, and by which lane
   int32_t awaits_at = 0;
   int awaiting = 0;

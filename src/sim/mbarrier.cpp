@@ -4,8 +4,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "sim/engine.h"
-#include "sim/instr.h"
+#include "sim/async.h"
 
 namespace tl::sim {
 namespace {
@@ -34,9 +33,9 @@ std::string arrivals(const Code& code, const MBarrier& m) {
   return m.came.size() > most ? fmt::format("{} and {} more", text, m.came.size() - most) : text;
 }
 
-MBarrier& barrier_at(const Execution& x, size_t arg, int lane) {
+MBarrier& barrier_at(const Execution& x, const Block& of, size_t arg, int lane) {
   int64_t address = address_of_barrier(x, arg, lane);
-  auto& barriers = x.warp.block->engine->barriers;
+  auto& barriers = of.engine->barriers;
   auto it = barriers.find(address);
   if (it == barriers.end() || it->second.count == 0)
     stop(Finding::Kind::unwritten, x.site.span,
@@ -47,9 +46,9 @@ MBarrier& barrier_at(const Execution& x, size_t arg, int lane) {
   return it->second;
 }
 
-void touch_barrier(const Execution& x, size_t arg, int lane, Touch touch) {
+void touch_barrier(const Execution& x, const Block& of, size_t arg, int lane, Touch touch) {
   constexpr int64_t bytes = 8;
-  x.operand(arg, lane, bytes, bytes, touch);
+  reach_in(x, of, arg, lane, x.value(arg, lane).i, bytes, bytes, touch);
 }
 
 // ── what threads do ───────────────────────────────────────────────────────────────────────────────────
@@ -125,6 +124,16 @@ void arrive(const Execution& x) {
   });
 }
 
+// At the barrier of another block of the cluster.
+void arrive_there(const Execution& x) {
+  x.count(Counter::Kind::barrier);
+  for_lanes(x.lanes, [&](int lane) {
+    MBarrier& m = barrier_in(x, block_of_rank(x, lane, x.value(1, lane).i), 0, lane, Touch::atomic_update);
+    check_room(x, m, lane);
+    come(x, m, lane);
+  });
+}
+
 // Arrives when all has landed that the thread has begun to copy; for itself it adds an arrival, unless that
 // was counted.
 void arrive_later(const Execution& x) {
@@ -150,7 +159,7 @@ void test_phase(const Execution& x) {
   Warp& w = x.warp;
   w.awaited = -1;
   for_lanes(x.lanes, [&](int lane) {
-    MBarrier& m = barrier_at(x, 0, lane);
+    MBarrier& m = barrier_at(x, *w.block, 0, lane);
     int64_t parity = x.value(1, lane).i;
     if (parity != 0 && parity != 1)
       stop(Finding::Kind::fault, x.site.span,
@@ -159,7 +168,7 @@ void test_phase(const Execution& x) {
     bool ended = m.phase % 2 != parity;
     x.give(lane, scalar(int64_t(ended)));
     if (ended) {  // a wait reads once, however often it has to ask
-      touch_barrier(x, 0, lane, Touch::atomic_read);
+      touch_barrier(x, *w.block, 0, lane, Touch::atomic_read);
       m.seen = m.phase;
       if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.released);
       return;
@@ -183,7 +192,7 @@ constexpr BarrierRow rows[] = {
     {AsyncKind::arrive, arrive},          {AsyncKind::arrive_expect, arrive},
     {AsyncKind::expect, expect},          {AsyncKind::test, test_phase},
     {AsyncKind::signal, arrive_later},    {AsyncKind::signal_counted, arrive_later},
-    {AsyncKind::fence_init, fence_inits},
+    {AsyncKind::fence_init, fence_inits}, {AsyncKind::remote_arrive, arrive_there},
 };
 
 }  // namespace
@@ -194,10 +203,13 @@ Semantics barrier_semantics(AsyncKind does) {
   return nullptr;
 }
 
-MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch) {
-  MBarrier& m = barrier_at(x, arg, lane);
-  touch_barrier(x, arg, lane, touch);
+MBarrier& barrier_in(const Execution& x, const Block& of, size_t arg, int lane, Touch touch) {
+  MBarrier& m = barrier_at(x, of, arg, lane);
+  touch_barrier(x, of, arg, lane, touch);
   return m;
+}
+MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch) {
+  return barrier_in(x, *x.warp.block, arg, lane, touch);
 }
 
 namespace {

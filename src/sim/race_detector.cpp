@@ -148,11 +148,19 @@ const char* past(Touch t) {
                                    : "atomically updated";
 }
 
+// In whose shared memory an address lies.
+const Block& owner_of(const Block& block, const std::byte* at) {
+  if (block.cluster)
+    for (const Block* b : block.cluster->blocks)
+      if (at >= b->shared && at < b->shared + b->code.shared_bytes) return *b;
+  return block;
+}
+
 // Where a place's element lies in it.
 int64_t index_of(const Warp& w, const Place& p, int lane, const std::byte* at) {
   const std::byte* base =
       p.made_at >= 0 ? reinterpret_cast<const std::byte*>(uintptr_t(w.registers[size_t(p.made_at + lane)].i))
-      : p.scope == Scope::shared ? w.block->shared + p.address
+      : p.scope == Scope::shared ? owner_of(*w.block, at).shared + p.address
                                  : w.block->tensors[p.id].data;
   return (at - base) / p.type.bytes();
 }
@@ -163,14 +171,17 @@ void RaceDetector::access(Warp& w, const Place& p, int lane, const std::byte* at
                           int32_t site, bool same, const Logical* begun, Holes* holes) {
   if (touch == Touch::write) memory_version += !same;
   if (!is_watched(p)) return;
-  BlockWatch& watch = *w.block->watch;
-  Stamp me = watch.clocks.now(w.first + lane, site);
+  bool is_shared = p.scope == Scope::shared;
+  const Block& owner = is_shared ? owner_of(*w.block, at) : *w.block;
+  BlockWatch& watch = *owner.watch;
+  Stamp me = w.block->watch->clocks.now(w.first + lane, site);
   me.how = uint8_t(touch);
   if (begun) me.thread = uint16_t(begun->slot), me.epoch = begun->epoch;
+  if (begun && begun->block >= 0) me.block = begun->block;
+  if (is_shared && me.block != watch.clocks.number()) watch.from_outside[{me.block, me.thread}] = me;
   bool by_proxy = begun && begun->by_proxy;
-  bool is_shared = p.scope == Scope::shared;
   StampPool& lists = is_shared ? watch.pool : pool;
-  auto begin = is_shared ? uintptr_t(at - w.block->shared) : reinterpret_cast<uintptr_t>(at);
+  auto begin = is_shared ? uintptr_t(at - owner.shared) : reinterpret_cast<uintptr_t>(at);
   auto unit = uintptr_t(is_shared ? code.shared_unit : cells.unit);
   for (uintptr_t i = begin / unit; i * unit < begin + uintptr_t(bytes); i++) {
     ShadowCell& c = is_shared ? watch.shared[i] : cells.at(i);
@@ -182,9 +193,11 @@ void RaceDetector::access(Warp& w, const Place& p, int lane, const std::byte* at
 
 void RaceDetector::check_written(Warp& w, const Place& p, int lane, const ShadowCell& c,
                                  const std::byte* unit, const std::byte* at, const Stamp& me, Holes* holes) {
-  const BlockWatch& watch = *w.block->watch;
   bool is_shared = p.scope == Scope::shared;
-  bool stale = is_shared && c.written && c.place >= 0 && watch.clocks.ordered(c.write, w.first + lane);
+  const Block& owner = is_shared ? owner_of(*w.block, at) : *w.block;
+  const BlockWatch& watch = *owner.watch;
+  const Clocks& clocks = w.block->watch->clocks;
+  bool stale = is_shared && c.written && c.place >= 0 && clocks.ordered(c.write, w.first + lane);
   if (c.written && !stale) return;
   const std::byte* first = std::max(unit, at);
   for (auto& e : forgiven)
@@ -195,8 +208,7 @@ void RaceDetector::check_written(Warp& w, const Place& p, int lane, const Shadow
                 .thread = w.first + lane,
                 .stale = stale ? c.place : -1};
   if (is_shared && !c.written)
-    if (auto it = watch.forgotten.find((unit - w.block->shared) / code.shared_unit);
-        it != watch.forgotten.end())
+    if (auto it = watch.forgotten.find((unit - owner.shared) / code.shared_unit); it != watch.forgotten.end())
       origin = it->second;
   if (holes)
     holes->push_back({lane_bit(lane), unit - at, is_shared ? code.shared_unit : cells.unit, origin});
@@ -418,7 +430,8 @@ void RaceDetector::race(Warp& w, const Place& p, int lane, const Stamp& me, cons
   f.other_thread = clocks.owner(other.thread);
   f.buffer = p.name;
   f.index = index;
-  f.address = p.scope == Scope::shared ? uint64_t(at - w.block->shared) : reinterpret_cast<uint64_t>(at);
+  f.address = p.scope == Scope::shared ? uint64_t(at - owner_of(*w.block, at).shared)
+                                       : reinterpret_cast<uint64_t>(at);
   report(w, lane, std::move(f), me.site, other.site, p.number);
 }
 

@@ -21,7 +21,8 @@ struct Logical {
   int32_t slot = 0;
   uint32_t epoch = 0;
   bool by_proxy =
-      false;  // the asynchronous one, which sees what threads have written only after their fences
+      false;           // the asynchronous one, which sees what threads have written only after their fences
+  int32_t block = -1;  // whose it is; -1: of the block of the thread that begins it
 };
 
 struct ShadowCell {
@@ -49,6 +50,8 @@ struct BlockWatch {
   std::vector<ShadowCell> shared;
   StampPool pool = {};
   std::map<int64_t, Origin> forgotten = {};  // by unit of shared memory: what undefined value was written
+  // What other blocks of the cluster have done in this one's memory, by block and slot: the last time.
+  std::map<std::pair<int32_t, uint16_t>, Stamp> from_outside = {};
   int32_t asked_without_order =
       -1;  // the site of its last relaxed atomic access to a tensor that gave a value
 };

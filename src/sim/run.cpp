@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "ir/intrinsic.h"
 #include "sim/barrier.h"
+#include "sim/cluster.h"
 #include "sim/instr.h"
 #include "sim/launch.h"
 #include "sim/products.h"
@@ -119,6 +120,8 @@ void Launch::step(Warp& w) {
   if (!w.block->barriers.empty())
     for (auto& r : residents)
       if (&r->block == w.block) release_named(r->block, r->warps);
+  if (Cluster* cluster = w.block->cluster.get())
+    release_cluster(*cluster, [&](auto& f) { each_warp(*cluster, f); });
 }
 
 bool Launch::together() const {
@@ -131,6 +134,11 @@ void Launch::choose_blocks() {
   if (blocks.empty())
     for (int64_t i = 0; i < count; i++) blocks.push_back(count > 1 ? i * (all - 1) / (count - 1) : 0);
   std::erase_if(blocks, [&](int64_t b) { return b < 0 || b >= grid.size(); });
+  if (code.cluster_size() > 1) {
+    for (int64_t& b : blocks) b = first_of_cluster(b);
+    std::ranges::sort(blocks);
+    blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  }
   if (together() && grid.size() > code.most_residents)
     fail(code.kernel->span,
          "kernel '{}': its blocks wait for one another (T.sync_grid), so all {} of them must run at once, "
@@ -160,9 +168,10 @@ void Launch::find_ready(Ready& ready) {
 
 int64_t Launch::unblock(const Ready& ready, int64_t wanted) {
   if (settle()) return wanted;
-  if (!ready.spinning)
+  if (!ready.spinning) {
+    check_clusters();
     resolve_grid();
-  else if (explorer && explore(ready.warps))
+  } else if (explorer && explore(ready.warps))
     return wanted;
   else if (!explorer && land_next())
     wake();
@@ -176,11 +185,11 @@ int64_t Launch::unblock(const Ready& ready, int64_t wanted) {
 void Launch::run() {
   choose_blocks();
   int64_t wanted = together() || explorer ? int64_t(blocks.size()) : schedule.residents();
-  int64_t begun = int64_t(blocks.size());
+  int64_t begun = int64_t(blocks.size()) * code.cluster_size();
   Ready ready;
   while (!is_pointless() && (!explorer || !explorer->abandoned())) {
     while (int64_t(residents.size()) < wanted && !blocks.empty()) {
-      begin(blocks.back());
+      begin_with_cluster(blocks.back());
       blocks.pop_back();
     }
     if (residents.empty()) return;
@@ -203,6 +212,10 @@ bool Launch::settle() {
   bool any = false;
   for (size_t i = 0; i < residents.size();) {
     Resident& r = *residents[i];
+    if (r.block.ended) {
+      i++;
+      continue;
+    }
     bool runs = std::ranges::any_of(r.warps, [](auto& w) { return w.state == Warp::State::running; });
     if (runs) {
       i++;
@@ -216,15 +229,37 @@ bool Launch::settle() {
     any = true;
     ended++;
     if (r.engine) finish(r);
-    idle.push_back(std::move(residents[i]));
-    residents.erase(residents.begin() + int64_t(i));
+    r.block.ended = true;
+    auto cluster = r.block.cluster;
+    if (cluster && !has_ended(*cluster)) {
+      release_cluster(*cluster, [&](auto& f) { each_warp(*cluster, f); });
+      continue;
+    }
+    if (cluster) check_outlived(*cluster);
+    for (auto& done : residents)
+      if (done->block.ended && (!done->block.cluster || has_ended(*done->block.cluster)))
+        idle.push_back(std::move(done));
+    std::erase(residents, nullptr);
+    i = 0;
   }
   return any;
+}
+
+void Launch::check_clusters() {
+  for (auto& r : residents)
+    for (Warp& w : r->warps) {
+      if (!w.waits_for_cluster) continue;
+      const Cluster& cluster = *w.block->cluster;
+      Finding f = cluster_finding(w, cluster, [&](auto& g) { each_warp(cluster, g); });
+      complete(f, w);
+      throw Fault(std::move(f));
+    }
 }
 
 bool Launch::resolve(Resident& r) {
   auto waiting = std::ranges::find_if(r.warps, is_waiting);
   if (waiting == r.warps.end()) return false;
+  if (std::ranges::any_of(r.warps, [](auto& w) { return w.waits_for_cluster; })) return true;
   try {
     check_named(r.block, r.warps);
     check_barrier(r.warps, *waiting);

@@ -10,6 +10,8 @@
 namespace tl::sim {
 namespace {
 
+constexpr int64_t box_alignment = 128;
+
 // One lane's copy.
 struct BoxCopy {
   const Execution& x;
@@ -29,6 +31,11 @@ struct BoxCopy {
   int64_t rows() const { return m.box_elements() / row_elements(); }
   int64_t coordinate(size_t d) const { return x.value(map + 2 + d, lane).i; }
 
+  // Where it lies in shared memory of a block.
+  std::byte* place_in(const Block& of, Touch touch, const Logical& by) const {
+    return reach_in(x, of, shared, lane, x.value(shared, lane).i, rows() * row_bytes(), box_alignment, touch,
+                    &by);
+  }
   // What the launch would refuse, and what ends in an illegal instruction.
   void check(bool stores) const {
     const Tensor& t = x.warp.block->tensors[size_t(m.tensor.value)];
@@ -99,34 +106,27 @@ struct BoxCopy {
   }
 };
 
-constexpr int64_t box_alignment = 128;
-
-}  // namespace
-
-void begin_tensor_load(const Execution& x) {
+// The box goes to a block's memory, and counts at its barrier.
+void load_box(const BoxCopy& box, Block& of) {
+  const Execution& x = box.x;
   size_t barrier = x.site.args.size() - 1;
-  for_lanes(x.lanes, [&](int lane) {
-    BoxCopy box{.x = x, .lane = lane, .map = 1, .shared = 0};
-    box.check(false);
-    MBarrier& m = barrier_of(x, barrier, lane, Touch::atomic_update);
-    Logical by = logical_of_barrier(x, m, lane);
-    box.touch_tensor(Touch::read, by);
-    std::byte* to =
-        x.reach(0, lane, x.value(0, lane).i, box.rows() * box.row_bytes(), box_alignment, Touch::write, &by);
-    std::vector<Chunk> chunks;
-    box.for_pieces([&](int64_t n, int64_t first, int64_t last, int64_t offset) {
-      std::byte* piece = to ? to + box.piece_offset(n) : nullptr;
-      int64_t before = (last > first ? first : 0) * box.bytes,
-              given = std::max<int64_t>(0, last - first) * box.bytes;
-      if (before) add_chunks(x, chunks, piece, nullptr, before, 0);
-      add_chunks(x, chunks, piece ? piece + before : nullptr,
-                 given ? box.in_tensor(offset + before, given) : nullptr, bulk_unit - before, given);
-    });
-    begin_load(x, lane, barrier, m, std::move(chunks));
+  MBarrier& m = barrier_in(x, of, barrier, box.lane, Touch::atomic_update);
+  Logical by = logical_of_barrier(x, of, m, box.lane);
+  box.touch_tensor(Touch::read, by);
+  std::byte* to = box.place_in(of, Touch::write, by);
+  std::vector<Chunk> chunks;
+  box.for_pieces([&](int64_t n, int64_t first, int64_t last, int64_t offset) {
+    std::byte* piece = to ? to + box.piece_offset(n) : nullptr;
+    int64_t before = (last > first ? first : 0) * box.bytes,
+            given = std::max<int64_t>(0, last - first) * box.bytes;
+    if (before) add_chunks(of, chunks, piece, nullptr, before, 0);
+    add_chunks(of, chunks, piece ? piece + before : nullptr,
+               given ? box.in_tensor(offset + before, given) : nullptr, bulk_unit - before, given);
   });
+  begin_load(x, of, box.lane, barrier, m, std::move(chunks));
 }
 
-void begin_tensor_store(const Execution& x) {
+void store_box(const Execution& x, Touch touch, Combination combination) {
   size_t shared = x.site.args.size() - 1;
   for_lanes(x.lanes, [&](int lane) {
     BoxCopy box{.x = x, .lane = lane, .map = 0, .shared = shared};
@@ -134,7 +134,7 @@ void begin_tensor_store(const Execution& x) {
     Groups& groups = engine_of(x).groups(Timeline::bulk_writes, x.warp.first + lane);
     Logical reads = logical(x, Timeline::bulk_reads, x.warp.first + lane, groups.epoch),
             writes = logical(x, Timeline::bulk_writes, x.warp.first + lane, groups.epoch);
-    box.touch_tensor(Touch::write, writes);
+    box.touch_tensor(touch, writes);
     int64_t begin = x.value(shared, lane).i;
     x.reach(shared, lane, begin, 0, box_alignment, Touch::read, &reads);
     std::vector<Chunk> chunks;
@@ -143,10 +143,42 @@ void begin_tensor_store(const Execution& x) {
       if (count <= 0) return;
       std::byte* from =
           x.reach(shared, lane, begin + box.piece_offset(n) + before, count, 1, Touch::read, &reads);
-      add_chunks(x, chunks, box.in_tensor(offset + before, count), from, count, count);
+      add_chunks(*x.warp.block, chunks, box.in_tensor(offset + before, count), from, count, count);
     });
-    begin_store(x, lane, groups, std::move(chunks));
+    begin_store(x, lane, groups, std::move(chunks), combination);
   });
+}
+
+}  // namespace
+
+void begin_tensor_load(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    BoxCopy box{.x = x, .lane = lane, .map = 1, .shared = 0};
+    box.check(false);
+    load_box(box, *x.warp.block);
+  });
+}
+
+void begin_tensor_multicast(const Execution& x) {
+  for_lanes(x.lanes, [&](int lane) {
+    BoxCopy box{.x = x, .lane = lane, .map = 1, .shared = 0};
+    box.check(false);
+    int64_t mask = x.value(x.site.args.size() - 2, lane).i;
+    if (mask == 0)
+      stop(Finding::Kind::fault, x.site.span, "{}: the mask names no block, in {}", x.site.intrinsic->name,
+           describe_thread(x.warp, lane));
+    for (int64_t rank = 0; mask >> rank; rank++)
+      if (mask >> rank & 1) load_box(box, block_of_rank(x, lane, rank));
+  });
+}
+
+void begin_tensor_store(const Execution& x) { store_box(x, Touch::write, {}); }
+
+void begin_tensor_reduce(const Execution& x) {
+  std::string_view name = x.site.intrinsic->name;
+  using Atomic = Intrinsic::Atomic;
+  Atomic op = name.ends_with("add") ? Atomic::add : name.ends_with("min") ? Atomic::min : Atomic::max;
+  store_box(x, Touch::atomic_update, {op, x.place(1).type});
 }
 
 }  // namespace tl::sim

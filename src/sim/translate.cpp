@@ -300,6 +300,7 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   check_limits(k, target);
   if (k.threads.empty()) code.threads[0] = target.default_threads;
   for (size_t d = 0; d < k.threads.size(); d++) code.threads[d] = k.threads[d];
+  for (size_t d = 0; d < k.cluster.size(); d++) code.cluster[d] = k.cluster[d];
   t.span = k.span;
   t.open();
   auto input = [&](const Expr& v) {

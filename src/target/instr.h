@@ -124,18 +124,27 @@ struct AsyncInstr {
     bulk_store,      // (to, from, bytes), by the same
     tensor_load,     // (to, map, tensor, coordinates…, barrier), by the same
     tensor_store,    // (map, tensor, coordinates…, from), by the same
-    bulk_commit,     // ends a group of this thread's stores
-    bulk_wait,       // until at most n of these groups are in flight
-    bulk_wait_read,  // until at most n have still to read
-    fence,           // the asynchronous proxy sees the generic accesses before it
-    fence_shared,    // … those to shared memory
-    fence_init,      // the asynchronous proxy sees the barriers made before it
-    gemm_fence,      // a warpgroup's products see what the threads have done to their registers
-    gemm_commit,     // ends a group of products
-    gemm_wait,       // until at most n of these groups are in flight
-    gemm_results,    // (registers, bytes) that a wait has completed: later uses stay behind this
-    more_registers,  // the warpgroup takes registers from the block, as soon as there are so many
-    fewer_registers  // the warpgroup gives registers back
+    tensor_multicast,  // (to, map, tensor, coordinates…, mask, barrier): to the same place in each block of
+                       // the cluster whose rank's bit is set
+    tensor_reduce,     // (map, tensor, coordinates…, from): each element is combined with what is there
+    bulk_push,         // (to, from, bytes, rank, barrier): to that block of the cluster, whose barrier counts
+    remote_store,      // (to, from, rank): so many bytes of shared memory, to that block
+    remote_arrive,     // (barrier, rank): at that block's
+    cluster_arrive,    // at the barrier of all threads of the cluster
+    cluster_wait,      // until all have arrived there
+    elect,             // one thread of the warp
+    bulk_commit,       // ends a group of this thread's stores
+    bulk_wait,         // until at most n of these groups are in flight
+    bulk_wait_read,    // until at most n have still to read
+    fence,             // the asynchronous proxy sees the generic accesses before it
+    fence_shared,      // … those to shared memory
+    fence_init,        // the asynchronous proxy sees the barriers made before it
+    gemm_fence,        // a warpgroup's products see what the threads have done to their registers
+    gemm_commit,       // ends a group of products
+    gemm_wait,         // until at most n of these groups are in flight
+    gemm_results,      // (registers, bytes) that a wait has completed: later uses stay behind this
+    more_registers,    // the warpgroup takes registers from the block, as soon as there are so many
+    fewer_registers    // the warpgroup gives registers back
   };
   Intrinsic intrinsic;
   AsyncKind does;
@@ -151,8 +160,12 @@ struct AsyncInstr {
 
   bool begins() const {  // something that goes on behind the call
     return does == AsyncKind::copy || does == AsyncKind::bulk_load || does == AsyncKind::bulk_store ||
-           does == AsyncKind::tensor_load || does == AsyncKind::tensor_store;
+           does == AsyncKind::tensor_load || does == AsyncKind::tensor_store ||
+           does == AsyncKind::tensor_multicast || does == AsyncKind::tensor_reduce ||
+           does == AsyncKind::bulk_push;
   }
+  // Whether it reaches other blocks of the cluster, so that they must be there.
+  bool leaves_block() const { return scope == ExecutionScope::cluster; }
   bool closes_group() const {
     return does == AsyncKind::commit || does == AsyncKind::bulk_commit || does == AsyncKind::gemm_commit;
   }

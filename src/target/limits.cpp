@@ -20,6 +20,18 @@ void check_blocks(const Kernel& k, size_t axis, int64_t blocks, std::string_view
        mend);
 }
 
+void check_cluster(const Kernel& k, const Target& target) {
+  int64_t together = cluster_size(k);
+  if (together > 1 && target.has_threads() && together > target.max_cluster)
+    fail(k.span, "a cluster of {} blocks, but {}", together,
+         target.max_cluster == 1 ? fmt::format("{} has no clusters; sm_90 and later chips do", target.name)
+                                 : fmt::format("{} allows {}", target.name, target.max_cluster));
+  for (size_t d = 0; d < k.cluster.size(); d++)
+    if (auto blocks = as_int(k.grid.at(d)); blocks && *blocks % k.cluster[d])
+      fail(k.span, "a grid of {} blocks along {} is not made of whole clusters of {} along it", *blocks,
+           axes[d], k.cluster[d]);
+}
+
 }  // namespace
 
 int64_t Multiprocessors::residents(int64_t block_threads, int64_t block_bytes, int warp) const {
@@ -36,10 +48,7 @@ void check_limits(const Kernel& k, const Target& target) {
     if (k.threads[d] > target.max_block[d])
       fail(k.span, "{} threads along {}, but {} allows {}; give the long dimension to x", k.threads[d],
            axes[d], target.name, target.max_block[d]);
-  int64_t together = 1;
-  for (int64_t n : k.cluster) together *= n;
-  if (together > target.max_cluster)
-    fail(k.span, "a cluster of {} blocks, but {} allows {}", together, target.name, target.max_cluster);
+  check_cluster(k, target);
   for (size_t d = 0; d < k.grid.size(); d++)
     if (auto blocks = as_int(k.grid[d])) check_blocks(k, d, *blocks, target.name, target.max_grid);
 }

@@ -13,6 +13,10 @@
 // memory, and the instruction names the box's first element; elements outside the tensor are read as 0 and
 // never written.
 //
+// Clusters (sm_90): blocks of a cluster run at the same time. They meet at the cluster's barrier, arrive at each
+// other's mbarriers, and write to each other's shared memory: to the same place in the block of that rank.  A
+// multicast load fills the same place in several blocks, and counts its bytes at the barrier of each.
+//
 // Products of warpgroups (sm_90a, target/hopper.cpp) are ordered by a fence, closed in groups, and waited
 // for.
 #include <algorithm>
@@ -34,7 +38,7 @@ AsyncInstr async_row(int since, std::string_view name, AsyncKind does, Token tok
                      std::string_view access, std::string_view operands, std::string_view ptx) {
   return {.intrinsic = {.name = name,
                         .arity = int(access.size()),
-                        .result = does == AsyncKind::test ? Result::boolean : Result::none,
+                        .result = does == AsyncKind::test || does == AsyncKind::elect ? Result::boolean : Result::none,
                         .effect = Intrinsic::Effect::memory,
                         .access = access},
           .does = does,
@@ -53,6 +57,22 @@ AsyncInstr tensor_load(std::string_view name, std::string_view access, std::stri
 AsyncInstr tensor_store(std::string_view name, std::string_view access, std::string_view operands,
                         std::string_view ptx) {
   return async_row(90, name, AsyncKind::tensor_store, bulk, async, 0, access, operands, ptx);
+}
+AsyncInstr tensor_multicast(std::string_view name, std::string_view access, std::string_view operands,
+                            std::string_view ptx) {
+  AsyncInstr row = async_row(90, name, AsyncKind::tensor_multicast, phase, async, 0, access, operands, ptx);
+  row.scope = ExecutionScope::cluster;
+  return row;
+}
+AsyncInstr tensor_reduce(std::string_view name, std::string_view access, std::string_view operands,
+                         std::string_view ptx) {
+  return async_row(90, name, AsyncKind::tensor_reduce, bulk, async, 0, access, operands, ptx);
+}
+AsyncInstr cluster_row(std::string_view name, AsyncKind does, Token token, Proxy proxy, int bytes,
+                       std::string_view access, std::string_view operands, std::string_view ptx) {
+  AsyncInstr row = async_row(90, name, does, token, proxy, bytes, access, operands, ptx);
+  row.scope = ExecutionScope::cluster;
+  return row;
 }
 
 AsyncInstr gemm_row(std::string_view name, AsyncKind does, Token token, std::string_view access,
@@ -83,6 +103,14 @@ std::string_view name_of(AsyncKind kind) {
       {bulk_store, "bulk_store"},
       {tensor_load, "tensor_load"},
       {tensor_store, "tensor_store"},
+      {tensor_multicast, "tensor_multicast"},
+      {tensor_reduce, "tensor_reduce"},
+      {bulk_push, "bulk_push"},
+      {remote_store, "remote_store"},
+      {remote_arrive, "remote_arrive"},
+      {cluster_arrive, "cluster_arrive"},
+      {cluster_wait, "cluster_wait"},
+      {elect, "elect"},
       {bulk_commit, "bulk_commit"},
       {bulk_wait, "bulk_wait"},
       {bulk_wait_read, "bulk_wait_read"},
@@ -174,6 +202,77 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
                    "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [{0}, {{5}, {4}, {3}, {2}}], [{6}];"),
       tensor_store("cp_async_bulk_tensor_5d_store", "mw-----r", "mtrrrrrs",
                    "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [{0}, {{6}, {5}, {4}, {3}, {2}}], [{7}];"),
+      tensor_multicast("cp_async_bulk_tensor_1d_multicast", "wmr--x", "smtrrs",
+                       "{ .reg .b16 mask; cvt.u16.u32 mask, {4}; cp.async.bulk.tensor.1d.shared::cluster.global.tile"
+                       ".mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}, {{3}}], [{5}], mask; }"),
+      tensor_multicast("cp_async_bulk_tensor_2d_multicast", "wmr---x", "smtrrrs",
+                       "{ .reg .b16 mask; cvt.u16.u32 mask, {5}; cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+                       ".mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}, {{4}, {3}}], [{6}], mask; }"),
+      tensor_multicast("cp_async_bulk_tensor_3d_multicast", "wmr----x", "smtrrrrs",
+                       "{ .reg .b16 mask; cvt.u16.u32 mask, {6}; cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+                       ".mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}, {{5}, {4}, {3}}], [{7}], mask; }"),
+      tensor_multicast("cp_async_bulk_tensor_4d_multicast", "wmr-----x", "smtrrrrrs",
+                       "{ .reg .b16 mask; cvt.u16.u32 mask, {7}; cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+                       ".mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}, {{6}, {5}, {4}, {3}}], [{8}], mask; }"),
+      tensor_multicast("cp_async_bulk_tensor_5d_multicast", "wmr------x", "smtrrrrrrs",
+                       "{ .reg .b16 mask; cvt.u16.u32 mask, {8}; cp.async.bulk.tensor.5d.shared::cluster.global.tile"
+                       ".mbarrier::complete_tx::bytes.multicast::cluster [{0}], [{1}, {{7}, {6}, {5}, {4}, {3}}], [{9}], mask; }"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_1d_add", "mx-r", "mtrs",
+                    "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group [{0}, {{2}}], [{3}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_2d_add", "mx--r", "mtrrs",
+                    "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [{0}, {{3}, {2}}], [{4}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_3d_add", "mx---r", "mtrrrs",
+                    "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [{0}, {{4}, {3}, {2}}], [{5}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_4d_add", "mx----r", "mtrrrrs",
+                    "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group [{0}, {{5}, {4}, {3}, {2}}], [{6}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_5d_add", "mx-----r", "mtrrrrrs",
+                    "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group [{0}, {{6}, {5}, {4}, {3}, {2}}], [{7}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_1d_min", "mx-r", "mtrs",
+                    "cp.reduce.async.bulk.tensor.1d.global.shared::cta.min.tile.bulk_group [{0}, {{2}}], [{3}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_2d_min", "mx--r", "mtrrs",
+                    "cp.reduce.async.bulk.tensor.2d.global.shared::cta.min.tile.bulk_group [{0}, {{3}, {2}}], [{4}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_3d_min", "mx---r", "mtrrrs",
+                    "cp.reduce.async.bulk.tensor.3d.global.shared::cta.min.tile.bulk_group [{0}, {{4}, {3}, {2}}], [{5}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_4d_min", "mx----r", "mtrrrrs",
+                    "cp.reduce.async.bulk.tensor.4d.global.shared::cta.min.tile.bulk_group [{0}, {{5}, {4}, {3}, {2}}], [{6}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_5d_min", "mx-----r", "mtrrrrrs",
+                    "cp.reduce.async.bulk.tensor.5d.global.shared::cta.min.tile.bulk_group [{0}, {{6}, {5}, {4}, {3}, {2}}], [{7}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_1d_max", "mx-r", "mtrs",
+                    "cp.reduce.async.bulk.tensor.1d.global.shared::cta.max.tile.bulk_group [{0}, {{2}}], [{3}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_2d_max", "mx--r", "mtrrs",
+                    "cp.reduce.async.bulk.tensor.2d.global.shared::cta.max.tile.bulk_group [{0}, {{3}, {2}}], [{4}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_3d_max", "mx---r", "mtrrrs",
+                    "cp.reduce.async.bulk.tensor.3d.global.shared::cta.max.tile.bulk_group [{0}, {{4}, {3}, {2}}], [{5}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_4d_max", "mx----r", "mtrrrrs",
+                    "cp.reduce.async.bulk.tensor.4d.global.shared::cta.max.tile.bulk_group [{0}, {{5}, {4}, {3}, {2}}], [{6}];"),
+      tensor_reduce("cp_reduce_async_bulk_tensor_5d_max", "mx-----r", "mtrrrrrs",
+                    "cp.reduce.async.bulk.tensor.5d.global.shared::cta.max.tile.bulk_group [{0}, {{6}, {5}, {4}, {3}, {2}}], [{7}];"),
+      cluster_row("cp_async_bulk_cluster",    AsyncKind::bulk_push,     phase, async,   0,  "wr--x", "ssrrs",
+                  "{ .reg .b32 to, word; mapa.shared::cluster.u32 to, {0}, {3}; mapa.shared::cluster.u32 word, {4}, {3}; "
+                  "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], [{1}], {2}, [word]; }"),
+      cluster_row("cluster_store_4",          AsyncKind::remote_store,  none,  generic, 4,  "wr-",   "ssr",
+                  "{ .reg .b32 to, v; mapa.shared::cluster.u32 to, {0}, {2}; ld.shared.b32 v, [{1}]; "
+                  "st.shared::cluster.b32 [to], v; }"),
+      cluster_row("cluster_store_8",          AsyncKind::remote_store,  none,  generic, 8,  "wr-",   "ssr",
+                  "{ .reg .b32 to; .reg .b64 v; mapa.shared::cluster.u32 to, {0}, {2}; ld.shared.b64 v, [{1}]; "
+                  "st.shared::cluster.b64 [to], v; }"),
+      cluster_row("cluster_store_16",         AsyncKind::remote_store,  none,  generic, 16, "wr-",   "ssr",
+                  "{ .reg .b32 to, v0, v1, v2, v3; mapa.shared::cluster.u32 to, {0}, {2}; "
+                  "ld.shared.v4.b32 {v0, v1, v2, v3}, [{1}]; st.shared::cluster.v4.b32 [to], {v0, v1, v2, v3}; }"),
+      cluster_row("mbarrier_arrive_remote",   AsyncKind::remote_arrive, phase, generic, 8,  "x-",    "sr",
+                  "{ .reg .b32 word; mapa.shared::cluster.u32 word, {0}, {1}; "
+                  "mbarrier.arrive.shared::cluster.b64 _, [word]; }"),
+      cluster_row("mbarrier_arrive_remote_release", AsyncKind::remote_arrive, phase, generic, 8, "x-", "sr",
+                  "{ .reg .b32 word; mapa.shared::cluster.u32 word, {0}, {1}; "
+                  "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [word]; }"),
+      cluster_row("cluster_arrive",           AsyncKind::cluster_arrive, none, generic, 0,  "",      "",
+                  "barrier.cluster.arrive.release.aligned;"),
+      cluster_row("cluster_arrive_relaxed",   AsyncKind::cluster_arrive, none, generic, 0,  "",      "",
+                  "barrier.cluster.arrive.relaxed.aligned;"),
+      cluster_row("cluster_wait",             AsyncKind::cluster_wait,  none,  generic, 0,  "",      "",
+                  "barrier.cluster.wait.acquire.aligned;"),
+      async_row(90, "elect_sync",                      AsyncKind::elect,          none,   generic, 0,   "",     "",
+                "elect.sync _|p, 0xffffffff;"),
       async_row(90, "cp_async_bulk_commit_group",      AsyncKind::bulk_commit,    bulk,   generic, 0,   "",     "",
                 "cp.async.bulk.commit_group;"),
       async_row(90, "cp_async_bulk_wait_group",        AsyncKind::bulk_wait,      bulk,   generic, 0,   "n",    "n",

@@ -32,6 +32,7 @@ from . import (
     async_copies,
     atomic,
     barriers,
+    cluster,
     control,
     debug,
     foreign,
@@ -58,6 +59,7 @@ from .annotate import *  # noqa: F403
 from .async_copies import *  # noqa: F403
 from .atomic import *  # noqa: F403
 from .barriers import *  # noqa: F403
+from .cluster import *  # noqa: F403
 from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
 from .foreign import *  # noqa: F403

@@ -83,13 +83,14 @@ def _wait(what: str, word: tuple, parity: Any) -> None:
 
 
 def mbarrier_arrive(mbarrier: Any, cta_id: Any = None) -> None:
-    """Arrive at a barrier: what this thread has done before is known to whoever waits for the phase."""
+    """Arrive at a barrier: what this thread has done before is known to whoever waits for the phase.
+
+    cta_id: the rank of a block of the cluster, at whose barrier of that name it arrives."""
     what = "T.mbarrier_arrive"
     if cta_id is not None:
-        raise fail(
-            f"{what}: cta_id names another block of a cluster, which this version does not have yet: "
-            "leave it out"
-        )
+        rank = _value(cta_id, f"{what}: cta_id")
+        in_kernel(what).builder.arrive_remote(what, *_word(mbarrier, what), rank)
+        return
     _signal(what, "mbarrier_arrive", _word(mbarrier, what))
 
 

@@ -17,7 +17,7 @@ class Kernel:
     blocks: one to three extents (integers or scalars of the kernel); a single one binds a single name.
     threads: threads of a block, an int or up to three; without it the target decides (128 on a GPU, one on a
     CPU).  prelude: CUDA text in front of the kernel, as T.import_source gives it.  cluster_dims: blocks that
-    form a cluster, along each dimension: 1, as a block stands alone in this version.
+    form a cluster, an int or up to three along x, y and z; the grid is made of whole ones (cluster.py).
 
     The body is run by every thread of a block.  Tile operators and T.Parallel loops share their elements out
     among the threads; any other statement each of them runs for itself.  So the values that it computes
@@ -30,7 +30,6 @@ class Kernel:
     def __init__(
         self, *blocks: Any, threads: Any = None, prelude: str | None = None, cluster_dims: Any = None
     ) -> None:
-        no_cluster("T.Kernel", cluster_dims)
         if not 1 <= len(blocks) <= 3:
             raise fail(f"T.Kernel takes one to three block extents, not {len(blocks)}")
         if isinstance(blocks[0], (tuple, list)):
@@ -42,6 +41,7 @@ class Kernel:
         self.grid = [whole(as_value(b), f"block extent {d} of T.Kernel") for d, b in enumerate(blocks)]
         _refuse_no_blocks(self.grid)
         self.threads = None if threads is None else integers(threads, "T.Kernel: threads")
+        self.cluster = [] if cluster_dims is None else integers(cluster_dims, "T.Kernel: cluster_dims")
         self.names: tuple = ()
         self.unpacks = False  # `as (bx,)`, though there is one
         self.indices: list = []  # of the block, when it is open
@@ -72,6 +72,8 @@ class Kernel:
         attrs = {"source": "\n".join(self.sources)} if self.sources else {}
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices
+        if self.cluster:
+            trace.builder.form_clusters(self.cluster)
         trace.generator = None
         self.bound = indices[0] if n == 1 and not self.unpacks else tuple(indices)
         return self.bound
@@ -100,8 +102,8 @@ def no_cluster(what: str, dims: Any, name: str = "cluster_dims") -> None:
     """An error unless a cluster is one block."""
     if dims is not None and any(n != 1 for n in integers(dims, f"{what}: {name}")):
         raise fail(
-            f"{what}: {name}={dims} asks for clusters of several blocks, which need sm_90 and come "
-            f"with a later version; {name}=1, or none, is a block by itself"
+            f"{what}: {name}={dims} asks for clusters of several blocks, which T.Kernel(…, cluster_dims=…) "
+            f"makes; here {name} is 1, or none"
         )
 
 

@@ -19,7 +19,7 @@ from ..front import loose
 from ..front.dtypes import as_dtype
 from ..front.indexing import as_operand
 from ..front.trace import fail, in_kernel
-from ..front.values import Element, constant
+from ..front.values import Element, as_value, constant
 from .barriers import barrier_of
 from .tile import unused
 
@@ -30,6 +30,7 @@ def tma_copy(
     *,
     barrier: Any = None,
     cluster_mask: Any = None,
+    issuer: Any = None,
     leader_scope_threads: Any = None,
     eviction_policy: Any = None,
     annotations: Any = None,
@@ -47,10 +48,13 @@ def tma_copy(
     It is an error where the accelerator cannot move the tile: more than 5 dimensions; rows of the tile,
     strides or the begin of the copy that are no multiples of 16 bytes (what only the call tells is
     checked by the call); another safe value than 0; a target without one. T.copy moves every tile.
+    cluster_mask, of a load in a kernel with clusters: a bit for the rank of each block that loads this very
+    tile, to the same place. One of them loads it once for all of these: the one of the lowest rank, or of
+    the rank `issuer`; the bytes count at the barrier of each. Blocks without a bit load for themselves. The
+    tile of every block of the mask must be free when the load is started: let the issuer wait for arrivals
+    from all of them (T.mbarrier_arrive(b, cta_id=rank)).
     eviction_policy, annotations: hints that this version does not use."""
     what = "T.tma_copy"
-    if cluster_mask is not None:
-        raise fail(f"{what}: cluster_mask is for clusters of blocks, which this version does not have yet")
     if leader_scope_threads is not None:
         raise fail(
             f"{what}: leader_scope_threads is not supported: the first thread of the team starts the copy; "
@@ -66,6 +70,8 @@ def tma_copy(
             raise fail(
                 f"{what}: a store has no barrier: it is a group of its own, which T.tma_store_wait waits for"
             )
+        if cluster_mask is not None:
+            raise fail(f"{what}: cluster_mask is for loads: each block stores its own tile")
         trace.builder.tile("tma_store", (source, target), {})
     else:
         if barrier is None:
@@ -75,8 +81,19 @@ def tma_copy(
             )
         word = barrier_of(barrier, f"{what}: barrier")
         operand = word.region() if word.__class__ is Element else word
-        trace.builder.tile("tma_load", (source, target, operand), {})
+        trace.builder.tile("tma_load", (source, target, operand), _several(what, cluster_mask, issuer))
     trace.wrote(written)
+
+
+def _several(what: str, cluster_mask: Any, issuer: Any) -> dict:
+    """The attributes of a load for several blocks."""
+    if cluster_mask is None:
+        if issuer is not None:
+            raise fail(f"{what}: issuer is one of the blocks of cluster_mask, which is missing")
+        return {}
+    builder = in_kernel(what).builder
+    attrs = {"cluster_mask": builder.cluster_mask(what, as_value(cluster_mask))}
+    return attrs if issuer is None else {**attrs, "issuer": builder.rank(f"{what}: issuer", as_value(issuer))}
 
 
 def tma_store_arrive() -> None:
