@@ -29,13 +29,14 @@ def show(what: str, work: float, launches: dict) -> None:
     base = next(iter(launches))
     for name, r in results.items():
         print(
-            f"{what} {name:13s} {work / r.ms:7.1f} TFLOPS  {results[base].ms / r.ms:5.3f} of {base}  "
+            f"{what} {name:17s} {work / r.ms:7.1f} TFLOPS  {results[base].ms / r.ms:5.3f} of {base}  "
             f"spread {100 * r.spread:.1f}%",
             flush=True,
         )
 
 
 def gemm(size: int, groups: list[int]) -> None:
+    import gemm_cluster
     import gemm_warpgroups
 
     for transpose_B in (True, False):
@@ -43,15 +44,40 @@ def gemm(size: int, groups: list[int]) -> None:
         right = b.T if transpose_B else b
         launches = {"cuBLAS": launch(torch.matmul, a, right)}
         exact = a[:128].double() @ right.double()
-        for group in groups:
-            program = gemm_warpgroups.gemm.get_tir(size, size, size, transpose_B, group=group)
+        for name, example, group in [
+            *((f"groups of {group}", gemm_warpgroups, group) for group in groups),
+            *((f"clusters, {group}", gemm_cluster, group // 2) for group in groups),
+        ]:
+            program = example.gemm.get_tir(size, size, size, transpose_B, group=group)
             kernel = tilelang.compile(program, target=TARGET)
             c = torch.full((size, size), float("nan"), device="cuda", dtype=torch.float16)
             kernel(a, b, c)
             error = float((c[:128].double() - exact).norm() / exact.norm())
             assert error < 5e-4 and bool(c.isfinite().all()), error
-            launches[f"groups of {group}"] = launch(kernel, a, b, c)
+            launches[name] = launch(kernel, a, b, c)
         show(f"{size}^3 B {'(N, K)' if transpose_B else '(K, N)'}", 2e-9 * size**3, launches)
+
+
+def gemm_fp8(size: int) -> None:
+    import gemm_fp8_warpgroups
+
+    a, b = (torch.randn((size, size), device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+    one = torch.ones((), device="cuda")
+
+    def by_torch(fast):
+        return torch._scaled_mm(a, b.T, one, one, out_dtype=torch.bfloat16, use_fast_accum=fast)
+
+    launches = {"fast accumulation": launch(by_torch, True), "torch, exact": launch(by_torch, False)}
+    exact = a[:128].double() @ b.T.double()
+    for promote, block_N in ((True, 192), (False, 256)):
+        program = gemm_fp8_warpgroups.gemm.get_tir(size, size, size, promote, block_N=block_N)
+        kernel = tilelang.compile(program, target=TARGET)
+        c = torch.full((size, size), float("nan"), device="cuda", dtype=torch.bfloat16)
+        kernel(a, b, c)
+        error = float((c[:128].double() - exact).norm() / exact.norm())
+        assert error < 4e-3 and bool(c.isfinite().all()), error
+        launches[f"{'promoted' if promote else 'not promoted'}, {block_N}"] = launch(kernel, a, b, c)
+    show(f"{size}^3 fp8", 2e-9 * size**3, launches)
 
 
 def attention(length: int) -> None:
@@ -93,11 +119,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gemm", type=numbers, default=[8192, 4096])
     parser.add_argument("--groups", type=numbers, default=[12, 16])
+    parser.add_argument("--fp8", type=numbers, default=[8192])
     parser.add_argument("--attention", type=numbers, default=[4096, 16384])
     o = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, tilelang {tilelang.__version__}")
     for size in o.gemm:
         gemm(size, o.groups)
+    for size in o.fp8:
+        gemm_fp8(size)
     for length in o.attention:
         attention(length)
     return 0

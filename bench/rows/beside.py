@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import boxes
+import clusters
 import numpy as np
 from trial import Trial, by_threads, generator
 
@@ -148,7 +149,9 @@ PROGRAMS = {
     "expect": barrier, "arrive_expect": barrier, "fence_init": barrier, "bulk_load": bulk_load,
     "bulk_store": bulk_store, "fence": bulk_store, "fence_shared": bulk_store, "bulk_commit": bulk_store,
     "bulk_wait": bulk_store, "bulk_wait_read": bulk_store, "tensor_load": boxes.load,
-    "tensor_store": boxes.store,
+    "tensor_store": boxes.store, "tensor_multicast": clusters.multicast, "tensor_reduce": clusters.reduce,
+    "bulk_push": clusters.push, "remote_store": clusters.store, "remote_arrive": clusters.arrive,
+    "cluster_arrive": clusters.store, "cluster_wait": clusters.store, "elect": clusters.elect,
 }  # fmt: skip
 
 

@@ -61,7 +61,8 @@ def _listed(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _boxes(row: dict, loads: bool) -> Iterator[tuple[str, Box]]:
+def of_rows(row: dict, loads: bool) -> Iterator[tuple[str, Box]]:
+    """Boxes of the rank that a row has: what they are about, and which."""
     rank = int(row["name"].split("_")[4][0])
     tensor = (3, 4, 5, 20, 72)[-rank:]
     box = (2, 2, 3, 4, 16)[-rank:]
@@ -119,18 +120,18 @@ if tx == 0:
   cp_async_bulk_wait_group(0)"""
 
 
-def _body(text: str, row: dict, b: Box) -> str:
+def body(text: str, row: dict, b: Box) -> str:
     zeros, turns = _listed((0,) * len(b.tensor)), -(-b.elements // THREADS)
     sizes = {"n": b.elements, "bytes": b.elements * b.bytes, "turns": turns}
     return text.format(kind=KINDS[b.bytes], name=row["name"], at=_listed(b.at), zeros=zeros, **sizes)
 
 
-def _random(b: Box, n: int, *key: object) -> np.ndarray:
+def random(b: Box, n: int, *key: object) -> np.ndarray:
     return generator(*key).integers(0, 120, n).astype(b.dtype)
 
 
 def load(row: dict) -> Iterator[Trial]:
-    for note, b in _boxes(row, loads=True):
+    for note, b in of_rows(row, loads=True):
 
         def wanted(T, b=b, **_):
             within, place = b.inside()
@@ -138,13 +139,13 @@ def load(row: dict) -> Iterator[Trial]:
             y[b.shared()] = np.where(within, T.reshape(-1)[place], 0)
             return {"Y": y}
 
-        tensor = _random(b, math.prod(b.tensor), row["name"], note).reshape(b.tensor)
+        tensor = random(b, math.prod(b.tensor), row["name"], note).reshape(b.tensor)
         arrays = {"T": tensor, "Y": np.full(b.elements, 77, b.dtype)}
-        yield _trial(row, note, b, _body(LOAD, row, b), arrays, "Y", wanted)
+        yield _trial(row, note, b, body(LOAD, row, b), arrays, "Y", wanted)
 
 
 def store(row: dict) -> Iterator[Trial]:
-    for note, b in _boxes(row, loads=False):
+    for note, b in of_rows(row, loads=False):
 
         def wanted(T, X, b=b, **_):
             within, place = b.inside()
@@ -152,5 +153,5 @@ def store(row: dict) -> Iterator[Trial]:
             t.reshape(-1)[place[within]] = X[b.shared()][within]
             return {"T": t}
 
-        arrays = {"T": np.full(b.tensor, 99, b.dtype), "X": _random(b, b.elements, row["name"], note)}
-        yield _trial(row, note, b, _body(STORE, row, b), arrays, "T", wanted)
+        arrays = {"T": np.full(b.tensor, 99, b.dtype), "X": random(b, b.elements, row["name"], note)}
+        yield _trial(row, note, b, body(STORE, row, b), arrays, "T", wanted)

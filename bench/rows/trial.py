@@ -58,12 +58,13 @@ def elementwise(
 
 def by_threads(
     body: str, params: str, arrays: dict, outputs: list[str], threads: object = 64, blocks: int = 1,
-    before: str = "", **rest,
+    before: str = "", cluster: int = 1, **rest,
 ) -> Trial:  # fmt: skip
     """What one thread does, of whose number `tx` is the name; `b` is the block.  `before`: a line of the
-    function.
+    function.  `cluster`: blocks of one.
     """
-    text = f"func main({params}):\n{before}  kernel main grid(b: {blocks}) threads({threads}):\n"
+    form = f" cluster({cluster})" if cluster > 1 else ""
+    text = f"func main({params}):\n{before}  kernel main grid(b: {blocks}) threads({threads}){form}:\n"
     text += "    tx = thread_number()\n"
     text += "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
     return Trial(text, arrays, {name: arrays[name].dtype for name in outputs}, **rest)
