@@ -18,14 +18,13 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers import ahead, plot, shapes, table  # noqa: E402
-from peers.link import Bench, Lost, Refused, starter  # noqa: E402
-from peers.measure import Budget, NobodyRan, Options, OutOfTime, Part  # noqa: E402
-from peers.providers import OURS, PUBLISHED  # noqa: E402
-from peers.results import Results  # noqa: E402
+from peers import ahead, plot, shapes, table
+from peers.link import Bench, Lost, Refused, starter
+from peers.measure import Budget, NobodyRan, Options, OutOfTime, Part
+from peers.providers import OURS, PUBLISHED
+from peers.results import Results
 
 BATCH = 20  # parts that are compiled before they are measured
 EXPECTED = 25.0  # seconds of a part, before one was measured

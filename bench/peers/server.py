@@ -42,10 +42,7 @@ class Session:
         return self.known[provider].variants(Case(**case))
 
     def compile(self, case: dict, provider: str, variant: Variant) -> None:
-        from peers import operands
-
-        of = Case(**case)
-        self.known[provider].compile(of, variant, operands.make(of, random=False))
+        self.known[provider].compile(Case(**case), variant)
 
     def open(self, case: dict) -> None:
         import torch

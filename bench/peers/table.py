@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -96,7 +97,17 @@ def of_group(parts: Parts, group: Group, cases: list[Case], regime: str) -> Iter
         if any(tflops(parts, c, p, regime) for c in done)
     }
     yield "Greatest spread: " + ", ".join(f"{p} {100 * s:.1f} %" for p, s in spreads.items()) + "."
+    if regime == "sustained":
+        yield from clocks(parts, done, who)
     yield ""
+
+
+def clocks(parts: Parts, cases: list[Case], who: list[str]) -> Iterator[str]:
+    """Of the SMs, where they could be read."""
+    read = {p: [parts[c.name]["found"].get(p, {}).get("mhz") for c in cases] for p in who}
+    medians = {p: statistics.median(filter(None, mhz)) for p, mhz in read.items() if any(mhz)}
+    if medians:
+        yield "Clock, median: " + ", ".join(f"{p} {mhz:.0f} MHz" for p, mhz in medians.items()) + "."
 
 
 def machines(parts: Parts) -> list[str]:

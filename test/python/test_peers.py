@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-sys.path[:0] = [str(BENCH)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-from peers import ahead, shapes, table  # noqa: E402
-from peers.link import Bench, Link, Lost, Refused, environment  # noqa: E402
-from peers.measure import Budget, NobodyRan, Options, OutOfTime, Part, middle  # noqa: E402
-from peers.providers import NAMES, OURS, PUBLISHED, tiles  # noqa: E402
-from peers.results import Results  # noqa: E402
-from peers.shapes import Case  # noqa: E402
+from peers import ahead, shapes, table
+from peers.link import Bench, Link, Lost, Refused, environment
+from peers.measure import Budget, NobodyRan, Options, OutOfTime, Part, middle
+from peers.providers import NAMES, OURS, PUBLISHED, tiles
+from peers.results import Results
+from peers.shapes import Case
 
+BENCH = Path(ahead.__file__).resolve().parents[1]
 M0 = Case("M0", "f16", "nt")
 
 
@@ -95,7 +95,7 @@ def test_which_shapes_tma_takes():
 
 
 def test_tiles_are_not_higher_than_the_matrix():
-    ours = tiles.Tiles("ours", tiles.OURS)
+    ours = tiles.Tiles("ours", tiles.OURS, "cuda")
     assert max(row[0] for row in ours.variants(Case("m16", "f16", "nt"))) == 64
     assert max(row[0] for row in ours.variants(Case("m128", "f16", "nt"))) == 128
     assert ours.variants(Case("M0", "fp8", "nt"))[0] == [128, 256, 128, 3, 256]

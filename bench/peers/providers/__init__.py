@@ -1,9 +1,9 @@
 """Who multiplies.  A provider is an object of:
 
-name                              as in the tables
-variants(case)                    what may be tried, as lists of plain values; Unsupported where nothing may
-compile(case, variant, operands)  puts what it compiles into the disk cache, and launches nothing
-launches(case, variant, sets)     for each set of operands a function that launches, and its C
+name                           as in the tables
+variants(case)                 what may be tried, as lists of plain values; Unsupported where nothing may
+compile(case, variant)         puts what it compiles into the disk cache, and launches nothing
+launches(case, variant, sets)  for each set of operands a function that launches, and its C
 
 They run in a process that has one package of the name tilelang: ours, or the published one.
 """
@@ -29,7 +29,7 @@ class Provider(Protocol):
 
     def variants(self, case: Case) -> list[Variant]: ...
 
-    def compile(self, case: Case, variant: Variant, operands: Any) -> None: ...
+    def compile(self, case: Case, variant: Variant) -> None: ...
 
     def launches(self, case: Case, variant: Variant, sets: list[Any]) -> list[Launch]: ...
 
@@ -42,14 +42,14 @@ def providers(package: str) -> dict[str, Provider]:
     from peers.providers import tiles
 
     if package == PUBLISHED:
-        found: list[Provider] = [tiles.Tiles(*NAMES[PUBLISHED], tiles.PUBLISHED)]
+        found: list[Provider] = [tiles.Tiles(*NAMES[PUBLISHED], tiles.PUBLISHED, "auto")]
     else:
         from peers.providers import by_hand, cublas, triton_gemms
 
         found = [
             cublas.CuBLAS(NAMES[OURS][0]),
             triton_gemms.Triton(NAMES[OURS][1]),
-            tiles.Tiles(NAMES[OURS][2], tiles.OURS),
+            tiles.Tiles(NAMES[OURS][2], tiles.OURS, "cuda"),
             by_hand.ByHand(NAMES[OURS][3]),
         ]
     return {provider.name: provider for provider in found}

@@ -37,7 +37,7 @@ class ByHand:
         narrow = [[128, 6, 12], [64, 8, 12]] if case.size[0] <= 1024 or case.size[2] <= 128 else []
         return [[256, 4, 8], [256, 4, 12], [256, 4, 16], [128, 6, 16], *narrow]
 
-    def compile(self, case: Case, variant: Variant, operands: Any) -> None:
+    def compile(self, case: Case, variant: Variant) -> None:
         self._kernel(case, variant)
 
     def launches(self, case: Case, variant: Variant, sets: list[Any]) -> list[Launch]:

@@ -20,7 +20,7 @@ class CuBLAS:
             raise Unsupported("torch._scaled_mm takes multiples of 16")
         return [[]]
 
-    def compile(self, case: Case, variant: Variant, operands: Any) -> None:
+    def compile(self, case: Case, variant: Variant) -> None:
         """Nothing is compiled."""
 
     def launches(self, case: Case, variant: Variant, sets: list[Any]) -> list[Launch]:

@@ -62,8 +62,8 @@ def kind_of(case: Case) -> str:
 
 
 class Tiles:
-    def __init__(self, name: str, table: dict[str, list[tuple[int, ...]]]) -> None:
-        self.name, self.table = name, table
+    def __init__(self, name: str, table: dict[str, list[tuple[int, ...]]], target: str) -> None:
+        self.name, self.table, self.target = name, table, target
 
     def variants(self, case: Case) -> list[Variant]:
         """Rows of tiles that are higher than the matrix are left out, but for the lowest of 64."""
@@ -71,15 +71,16 @@ class Tiles:
         rows = [row for row in self.table[kind_of(case)] if row[0] <= max(m, 64)]
         return [[bm, bn, size // BYTES[case.dtype], *rest] for bm, bn, size, *rest in rows]
 
-    def compile(self, case: Case, variant: Variant, operands: Any) -> None:
-        _kernel(case, tuple(variant))
+    def compile(self, case: Case, variant: Variant) -> None:
+        self._kernel(case, variant)
 
     def launches(self, case: Case, variant: Variant, sets: list[Any]) -> list[Launch]:
-        kernel = _kernel(case, tuple(variant))
+        kernel = self._kernel(case, variant)
         return [(functools.partial(kernel, s.a, s.b, s.c), s.c) for s in sets]
 
+    def _kernel(self, case: Case, variant: Variant) -> Any:
+        import tilelang
+        from plain_gemm import matmul
 
-def _kernel(case: Case, variant: tuple[int, ...]) -> Any:
-    from plain_gemm import matmul
-
-    return matmul(*case.size, *variant, case.transposed, *DTYPES[case.dtype])
+        program = matmul.get_tir(*case.size, *variant, case.transposed, *DTYPES[case.dtype])
+        return tilelang.compile(program, target=self.target)

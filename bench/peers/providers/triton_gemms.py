@@ -10,6 +10,8 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from peers import operands
+from peers.operands import Operands
 from peers.providers import Launch, Variant
 from peers.providers.tiles import kind_of
 from peers.shapes import BYTES, Case
@@ -75,9 +77,12 @@ class Triton:
             if case.by_tma or manner == "pointers"
         ]
 
-    def compile(self, case: Case, variant: Variant, operands: Any) -> None:
-        kernel, grid, arguments, options = prepared(case, variant, operands)
+    def compile(self, case: Case, variant: Variant) -> None:
+        """For arguments like those of the launches: how far they are aligned is a part of the cache's key."""
+        kernel, grid, arguments, options = prepared(case, variant, operands.make(case, random=False))
         kernel.warmup(*arguments, grid=grid, **options)
+        del arguments
+        torch.cuda.empty_cache()
 
     def launches(self, case: Case, variant: Variant, sets: list[Any]) -> list[Launch]:
         return [(launcher(*prepared(case, variant, s)), s.c) for s in sets]
@@ -87,17 +92,17 @@ def launcher(kernel: Any, grid: tuple[int], arguments: list[Any], options: dict)
     return lambda: kernel[grid](*arguments, **options)
 
 
-def prepared(case: Case, variant: Variant, operands: Any) -> tuple[Any, tuple[int], list[Any], dict]:
+def prepared(case: Case, variant: Variant, of: Operands) -> tuple[Any, tuple[int], list[Any], dict]:
     """A kernel, its grid, its arguments and its keywords."""
     from peers.providers import triton_kernels as kernels
 
     m, n, k = case.size
     manner, bm, bn, bk, stages, warps, *of_tma = variant
-    a, b, c = operands.a, operands.b, operands.c
+    a, b, c = of.a, of.b, of.c
     tiles = triton.cdiv(m, bm) * triton.cdiv(n, bn)
     options = {"BM": bm, "BN": bn, "BK": bk, "GROUP": GROUP, "num_stages": stages, "num_warps": warps}
     if manner == "pointers":
-        strides = operands.b_as_used.stride()
+        strides = of.b_as_used.stride()
         options["WHOLE"] = k % bk == 0
         return kernels.by_pointers, (tiles,), [a, b, c, m, n, k, k, *strides, n], options
     options["TRANSPOSED"] = case.transposed
