@@ -32,8 +32,9 @@ def draw(parts: table.Parts, path: Path) -> None:
             ax.set_title(f"{table.heading(group)}, {regime}", fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(labels) or 1, fontsize=9, frameon=False)
-    figure.suptitle("GEMM, TFLOPS as parts of cuBLAS's\n" + "\n".join(table.machines(parts)), fontsize=9)
-    figure.tight_layout(rect=(0, 0.3 / size[1], 1, 1))
+    title = ["GEMM: TFLOPS relative to cuBLAS", *table.machines(parts)]
+    figure.suptitle("\n".join(title), fontsize=9)
+    figure.tight_layout(rect=(0, 0.3 / size[1], 1, 1 - 0.17 * len(title) / size[1]))
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
 

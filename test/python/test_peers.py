@@ -1,6 +1,7 @@
 """bench/peers: what needs no GPU.  Its processes are played by a few lines that answer the same commands."""
 
 import json
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -331,6 +332,16 @@ def test_the_picture(tmp_path, suffix):
     path = tmp_path / f"p.{suffix}"
     plot.draw(some_parts(), path)
     assert path.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("command", [["-m", "peers"], [str(BENCH / "peers")]], ids=["module", "folder"])
+def test_without_a_budget_there_is_only_a_table(tmp_path, command):
+    (tmp_path / "results.jsonl").write_text(json.dumps({"kind": "part", **some_parts()["M0 f16 nt"]}) + "\n")
+    asked = ["--budget", "0", "--out", str(tmp_path), "--shapes", "M0", "M1", "--layouts", "nt"]
+    run = subprocess.run([sys.executable, *command, *asked], cwd=BENCH, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "5 of 6 parts are left: M1 f16 nt, M0 bf16 nt" in run.stdout
+    assert "| M0 | 4096, 1024, 8192 | 800.0 |" in (tmp_path / "table.md").read_text()
 
 
 def test_every_provider_has_a_column():
