@@ -1,12 +1,14 @@
 """How long the first kernel takes: import, compile without a cache, read from the disk cache.
 
-    python bench/compile_time.py [--repeats 5] [--target cpu|cuda]
+    python bench/compile_time.py [--repeats 5] [--target cpu|cuda] [--rows import quickstart by_hand passes]
 
 Each number is the median of so many fresh processes (and the least). `import` is `import tilelang` over an
 empty Python, `language` that and `import tilelang.language`. `compile` and `cached` are the kernel of
 examples/quickstart, from its Python function to a kernel that can be called, after the interpreter,
 tilelang and NumPy, which the example asks for, are there, and on a GPU PyTorch and its context; `first call`
 is the call of the cached one for 64 x 64 x 64.  On a GPU the kernel is that for float16, by mma.sync.
+The rows `by hand` are examples/gemm_warpgroups for 4096 x 4096 x 4096, compiled for sm_90a, which needs no
+GPU (for a CPU they are left out unless they are asked for); `cached` is its Python and the look-up.
 The rows `passes of …` are the compiler's passes alone, front end and device compiler aside, for the tiles
 that an example takes on a GPU, in the simulator of an sm_90.
 """
@@ -48,7 +50,20 @@ matmul = quickstart.matmul_relu.get_tir(64, 64, 64, *tile, dtype)
 kernel = tilelang.compile(matmul, target=sys.argv[2])
 end = time.perf_counter()
 kernel(*arrays)
-print(end - begin, time.perf_counter() - end, int(kernel.from_cache))
+print(end - begin, int(kernel.from_cache), time.perf_counter() - end)
+print(*(f"{name}={ms:.1f}" for name, ms in kernel.phases.items()), file=sys.stderr)
+"""
+
+BY_HAND = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import gemm_warpgroups, tilelang
+begin = time.perf_counter()
+program = gemm_warpgroups.gemm.get_tir(4096, 4096, 4096, True)
+traced = time.perf_counter()
+kernel = tilelang.compile(program, target="cuda -arch=sm_90a")
+end = time.perf_counter()
+print(end - begin, int(kernel.from_cache), traced - begin, end - traced)
 print(*(f"{name}={ms:.1f}" for name, ms in kernel.phases.items()), file=sys.stderr)
 """
 
@@ -64,6 +79,7 @@ passes = [ms for name, ms in phases.items() if not name.startswith("print_") and
 print(sum(passes) / 1e3)
 print(*(f"{name}={ms:.1f}" for name, ms in phases.items()), file=sys.stderr)
 """
+ROWS = ("import", "quickstart", "by_hand", "passes")
 EXAMPLES = ("flash_attention", "gemm_relu", "mla_decode")
 
 BYTE_CODE = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -86,33 +102,55 @@ def show(name, values):
     print(f"{name:25s} {ordered[len(ordered) // 2]:7.1f} ms  least {ordered[0]:6.1f}")
 
 
+def show_imports(repeats):
+    runs(IMPORT, 1)  # writes the byte code
+    imports = runs(IMPORT, repeats)[0]
+    show("import", [x[0] for x in imports])
+    show("language", [x[1] for x in imports])
+
+
+def show_compilation(code, prefix, others, repeats, *arguments):
+    """Without a cache, and from the disk cache; `others` names what else the program measures there."""
+    fresh, said = runs(code, repeats, *arguments, TILELANG_DISABLE_CACHE="1")
+    show(f"{prefix}compile", [x[0] for x in fresh])
+    print("   ", said)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {"TILELANG_CACHE_DIR": folder, "TILELANG_DISABLE_CACHE": "0"}
+        runs(code, 1, *arguments, **kept)
+        again, said = runs(code, repeats, *arguments, **kept)
+        assert all(x[1] for x in again), "the disk cache was not used"
+        show(f"{prefix}cached", [x[0] for x in again])
+        for at, name in enumerate(others, 2):
+            show(f"{prefix}{name}", [x[at] for x in again])
+        print("   ", said)
+
+
+def show_passes(repeats, examples):
+    for example in EXAMPLES:
+        fresh, said = runs(PASSES, repeats, examples, example, TILELANG_DISABLE_CACHE="1")
+        show(f"passes of {example}", [x[0] for x in fresh])
+        print("   ", said)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--target", default="cpu")
+    parser.add_argument("--rows", nargs="*", choices=ROWS)
     options = parser.parse_args()
+    wanted = options.rows or [row for row in ROWS if row != "by_hand" or options.target.startswith("cuda")]
     byte_code = tempfile.TemporaryDirectory()
     BYTE_CODE["PYTHONPYCACHEPREFIX"] = byte_code.name
-    where = (str(ROOT / "examples"), options.target)
-    runs(IMPORT, 1)  # writes the byte code
-    imports = runs(IMPORT, options.repeats)[0]
-    show("import", [x[0] for x in imports])
-    show("language", [x[1] for x in imports])
-    fresh, said = runs(COMPILE, options.repeats, *where, TILELANG_DISABLE_CACHE="1")
-    show("compile", [x[0] for x in fresh])
-    print("   ", said)
-    with tempfile.TemporaryDirectory() as folder:
-        kept = {"TILELANG_CACHE_DIR": folder, "TILELANG_DISABLE_CACHE": "0"}
-        runs(COMPILE, 1, *where, **kept)
-        again, said = runs(COMPILE, options.repeats, *where, **kept)
-        assert all(x[2] for x in again), "the disk cache was not used"
-        show("cached", [x[0] for x in again])
-        show("first call", [x[1] for x in again])
-        print("   ", said)
-    for example in EXAMPLES:
-        fresh, said = runs(PASSES, options.repeats, where[0], example, TILELANG_DISABLE_CACHE="1")
-        show(f"passes of {example}", [x[0] for x in fresh])
-        print("   ", said)
+    examples = str(ROOT / "examples")
+    if "import" in wanted:
+        show_imports(options.repeats)
+    if "quickstart" in wanted:
+        show_compilation(COMPILE, "", ["first call"], options.repeats, examples, options.target)
+    if "by_hand" in wanted:
+        parts = ["its Python", "the look-up"]
+        show_compilation(BY_HAND, "by hand: ", parts, options.repeats, examples)
+    if "passes" in wanted:
+        show_passes(options.repeats, examples)
     return 0
 
 

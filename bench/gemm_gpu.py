@@ -16,8 +16,8 @@ import sys
 os.environ.setdefault("DISABLE_MMA_V3", "1")
 
 import tilelang
-import tilelang.language as T
 import torch
+from plain_gemm import matmul
 from timing import measure
 
 CASES = {
@@ -49,32 +49,6 @@ TRITON = [
     (128, 256, 64, 3, 8),
     (128, 128, 64, 3, 8),
 ]
-
-
-@tilelang.jit(target="cuda", out_idx=None)
-def matmul(M, N, K, block_M, block_N, block_K, stages, threads, transposed):
-    @T.prim_func
-    def main(
-        A: T.Tensor((M, K), T.float16),
-        B: T.Tensor((N, K) if transposed else (K, N), T.float16),
-        C: T.Tensor((M, N), T.float16),
-    ):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
-            A_shared = T.alloc_shared((block_M, block_K), T.float16)
-            B_shared = T.alloc_shared((block_N, block_K) if transposed else (block_K, block_N), T.float16)
-            C_local = T.alloc_fragment((block_M, block_N), T.float32)
-            T.use_swizzle(8)
-            T.clear(C_local)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
-                T.copy(A[by * block_M, k * block_K], A_shared)
-                if transposed:
-                    T.copy(B[bx * block_N, k * block_K], B_shared)
-                else:
-                    T.copy(B[k * block_K, bx * block_N], B_shared)
-                T.gemm(A_shared, B_shared, C_local, transpose_B=transposed)
-            T.copy(C_local, C[by * block_M, bx * block_N])
-
-    return main
 
 
 def triton_matmul(a, b, c, block_m, block_n, block_k, stages, warps, transposed):

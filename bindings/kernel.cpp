@@ -180,12 +180,19 @@ std::string host_source(const CompiledKernel& k) {
   for (const CheckSpec& c : p.checks) text += fmt::format("  check {}\n", formula(c.holds));
   for (const Workspace& w : p.workspaces)
     text += fmt::format("  workspace {}: {} bytes\n", w.name, formula(w.bytes));
+  for (const TensorMapSpec& m : p.maps) {
+    auto i = size_t(m.index);
+    text += fmt::format("  map {}: of {}, box ({}) swizzle {}\n", m.name,
+                        m.of_workspace ? p.workspaces[i].name : p.params[i].name, fmt::join(m.box, ", "),
+                        m.swizzle);
+  }
   for (const EntrySpec& e : p.entries) {
     std::vector<std::string> args;
     for (const EntrySpec::Arg& a : e.args) {
       auto i = size_t(a.index);
       args.push_back(a.from == EntrySpec::Arg::From::param       ? p.params[i].name
                      : a.from == EntrySpec::Arg::From::workspace ? p.workspaces[i].name
+                     : a.from == EntrySpec::Arg::From::map       ? p.maps[i].name
                                                                  : p.integers[i].name);
     }
     text += fmt::format("  launch {}({}) grid({}) threads({}, {}, {}) shared({} bytes)\n", e.name,

@@ -1,0 +1,1 @@
+"""GEMM beside cuBLAS, Triton and the published package: `python bench/peers --help`."""
