@@ -1,4 +1,5 @@
-"""C = A @ B in float16 on Hopper by clusters of two blocks: gemm_warpgroups.py, with tiles of B loaded once for both.
+"""C = A @ B in float16 on Hopper by clusters of two blocks: gemm_warpgroups.py, with tiles of B loaded once
+for both.
 
 The two blocks of a cluster have tiles of C one below the other, which need the same tiles of B. Each block
 loads one half of such a tile from memory for both of them (multicast). So a slot is free when the consumers
@@ -55,7 +56,7 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
         B: T.Tensor((N, K) if transpose_B else (K, N), "float16"),
         C: T.Tensor((M, N), "float16"),
     ):
-        with T.Kernel(blocks, threads=384, cluster_dims=CLUSTER) as block:
+        with T.Kernel(blocks, threads=384, cluster_dims=CLUSTER):
             A_shared = T.alloc_shared((slots, block_M, block_K), "float16")
             B_shared = T.alloc_shared((slots, *B_tile), "float16")
             C_shared = T.alloc_shared((len(consumers), 2, height, part), "float16")

@@ -36,6 +36,47 @@ def gemm(M, N, K, promote=True, block_N=192, slots=4, blocks=132, group=12):
         inside = tile - first * columns
         return first + inside % tall, inside // tall
 
+    @T.macro
+    def add_product(A_shared, B_shared, product, C_local, full, empty, c, i, last):
+        s = i % slots
+        T.barrier_wait(full[s], i // slots % 2)
+        T.sync_threads(turn[c], 256)
+        T.wgmma_gemm(
+            A_shared[s, c * height : (c + 1) * height, :],
+            B_shared[s, :, :],
+            product,
+            transpose_B=True,
+            clear_accum=True,
+        )
+        if c == 0 or not last:
+            T.named_barrier_arrive(turn[1 - c], 256)
+        T.wait_wgmma(0)
+        if T.get_thread_binding() % 32 == 0:
+            T.barrier_arrive(empty[s])
+        for y, x in T.Parallel(height, block_N):
+            C_local[y, x] += product[y, x]
+
+    @T.macro
+    def multiply(A_shared, B_shared, C_local, full, empty, c, i, k):
+        s, lane = i % slots, T.get_thread_binding() % 32
+        T.barrier_wait(full[s], i // slots % 2)
+        T.wgmma_gemm(
+            A_shared[s, c * height : (c + 1) * height, :],
+            B_shared[s, :, :],
+            C_local,
+            transpose_B=True,
+            clear_accum=(k == 0),
+        )
+        T.wait_wgmma(1)
+        if k > 0 and lane == 0:
+            T.barrier_arrive(empty[(i - 1) % slots])
+
+    @T.macro
+    def finish(empty, i):
+        T.wait_wgmma(0)
+        if T.get_thread_binding() % 32 == 0:
+            T.barrier_arrive(empty[i % slots])
+
     @T.prim_func
     def main(
         A: T.Tensor((M, K), "float8_e4m3fn"),
@@ -48,7 +89,6 @@ def gemm(M, N, K, promote=True, block_N=192, slots=4, blocks=132, group=12):
             C_shared = T.alloc_shared((len(consumers), 2, height, part), "bfloat16")
             full = T.alloc_barrier([4] * slots)
             empty = T.alloc_barrier([4 * len(consumers)] * slots)
-            thread = T.get_thread_binding()
             count = T.ceildiv(tiles - block, blocks)  # of this block
 
             with T.ws(producer):
@@ -61,7 +101,7 @@ def gemm(M, N, K, promote=True, block_N=192, slots=4, blocks=132, group=12):
                         T.barrier_wait(empty[s], (i // slots + 1) % 2)
                         T.tma_copy(A[row * block_M, k * block_K], A_shared[s, :, :], barrier=full[s])
                         T.tma_copy(B[column * block_N, k * block_K], B_shared[s, :, :], barrier=full[s])
-                        if thread % 32 == 0:
+                        if T.get_thread_binding() % 32 == 0:
                             T.barrier_arrive(full[s])
 
             for c in consumers:
@@ -77,41 +117,19 @@ def gemm(M, N, K, promote=True, block_N=192, slots=4, blocks=132, group=12):
                             T.clear(C_local)
                         for k in T.serial(steps):
                             i = t * steps + k
-                            s = i % slots
-                            T.barrier_wait(full[s], i // slots % 2)
                             if promote:
-                                T.sync_threads(turn[c], 256)
-                            T.wgmma_gemm(
-                                A_shared[s, c * height : (c + 1) * height, :],
-                                B_shared[s, :, :],
-                                product if promote else C_local,
-                                transpose_B=True,
-                                clear_accum=True if promote else k == 0,
-                            )
-                            if promote:
-                                if c == 0 or i < count * steps - 1:
-                                    T.named_barrier_arrive(turn[1 - c], 256)
-                                T.wait_wgmma(0)
-                                if thread % 32 == 0:
-                                    T.barrier_arrive(empty[s])
-                                for y, x in T.Parallel(height, block_N):
-                                    C_local[y, x] += product[y, x]
+                                last = i == count * steps - 1
+                                add_product(A_shared, B_shared, product, C_local, full, empty, c, i, last)
                             else:
-                                T.wait_wgmma(1)
-                                if k > 0 and thread % 32 == 0:
-                                    T.barrier_arrive(empty[(i - 1) % slots])
+                                multiply(A_shared, B_shared, C_local, full, empty, c, i, k)
                         if not promote:
-                            T.wait_wgmma(0)
-                            if thread % 32 == 0:
-                                T.barrier_arrive(empty[(t * steps + steps - 1) % slots])
+                            finish(empty, t * steps + steps - 1)
                         for p in T.unroll(parts):
                             b = (t * parts + p) % 2
                             T.tma_store_wait(1)  # the part before the last has left its buffer
                             T.copy(C_local[:, p * part : (p + 1) * part], C_shared[c, b, :, :])
-                            T.tma_copy(
-                                C_shared[c, b, :, :],
-                                C[row * block_M + c * height, column * block_N + p * part],
-                            )
+                            y, x = row * block_M + c * height, column * block_N + p * part
+                            T.tma_copy(C_shared[c, b, :, :], C[y, x])
                     T.tma_store_wait(0)
 
     return main

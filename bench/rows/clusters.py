@@ -1,4 +1,4 @@
-"""Programs for what reaches other blocks of a cluster, for reductions of boxes, and for the elected thread."""
+"""Programs for what reaches other blocks of a cluster, for reductions of boxes, for the elected thread."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def multicast(row: dict) -> Iterator[Trial]:
         )  # fmt: skip
 
 
-REDUCED = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i32": np.int32, "u32": np.uint32,
-           "u64": np.uint64, "i64": np.int64}  # fmt: skip
+REDUCED = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i32": np.int32,
+           "u32": np.uint32, "u64": np.uint64, "i64": np.int64}  # fmt: skip
 COMBINED = {"add": np.add, "min": np.minimum, "max": np.maximum}
 
 

@@ -58,7 +58,6 @@ void Builder::form_clusters(const std::vector<int64_t>& dims) {
   if (used.size() > k.grid.size())
     fail(here(), "cluster_dims has an extent of {} along {}, but the grid has {} dimension{}", used.back(),
          axes[used.size() - 1], k.grid.size(), k.grid.size() > 1 ? "s" : "");
-  if (used.empty()) return;
   used.resize(k.grid.size(), 1);
   k.cluster = used;
   for (size_t d = 0; d < used.size(); d++) {
@@ -88,8 +87,9 @@ Expr Builder::rank_in_cluster() const {
 }
 
 void Builder::check_rank(const std::string& what, const Expr& rank) const {
-  int64_t blocks = cluster_size(draft->function.kernels.back());
-  if (blocks == 1)
+  const Kernel& k = draft->function.kernels.back();
+  int64_t blocks = cluster_size(k);
+  if (k.cluster.empty())
     fail(here(),
          "{} reaches another block of the cluster, but the blocks of this kernel are alone: "
          "T.Kernel(…, cluster_dims=2) makes clusters of two along x",

@@ -168,9 +168,18 @@ struct OpInfo {
   };
   struct Attr {
     std::string_view name;
-    // A condition is a flag, or a bool that every thread of the block has the same of; it reads no memory.  An
+    // A condition is a flag, or a bool that every thread of the block has the same of; it reads no memory. An
     // index is an integer, or an expression of one, under the same terms.
-    enum class Type : uint8_t { flag, condition, integer, index, number, choice, map, function } type = Type::flag;
+    enum class Type : uint8_t {
+      flag,
+      condition,
+      integer,
+      index,
+      number,
+      choice,
+      map,
+      function
+    } type = Type::flag;
     std::vector<std::string_view> choices = {};  // of a choice; the first is the default
   };
   std::string_view name, doc;

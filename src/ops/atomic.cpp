@@ -34,16 +34,10 @@ void check_atomic(const Tile& t, const Function& f) {
 }
 
 void eval_atomic(const Tile& t, const Function&, const EvalContext& ctx) {
-  Array out = ctx.read(updated(t)), in = as_type(ctx.read(values(t)), out.dtype);
-  auto op = intrinsic_of(t).atomic;
-  for (int64_t i = 0; i < out.size(); i++) {
-    auto at = size_t(i);
-    if (out.dtype.is_float())
-      out.floats[at] = combine(op, out.floats[at], in.floats[at], out.dtype);
-    else
-      out.ints[at] = combine(op, out.ints[at], in.ints[at], out.dtype);
-  }
-  ctx.write(updated(t), out);
+  Array old = ctx.read(updated(t)), in = as_type(ctx.read(values(t)), old.dtype);
+  combine_with(intrinsic_of(t), old, in);
+  in.shape = old.shape;
+  ctx.write(updated(t), in);
 }
 
 ParallelNest nest_atomic(const Tile& t, const Function& f) {
@@ -62,7 +56,8 @@ TileOp atomic_row(std::string_view name, std::string_view doc) {
   return {.info = {.name = name,
                    .doc = doc,
                    .operands = {{"dst", Access::update}, {"value", Access::read}},
-                   .attrs = {{"memory_order", OpInfo::Attr::Type::choice, {orders.begin(), orders.end()}}},
+                   .attrs = {{"memory_order", OpInfo::Attr::Type::choice, {orders.begin(), orders.end()}},
+                             {"use_tma", OpInfo::Attr::Type::flag}},
                    .published = name.substr(0, name.rfind('_'))},
           .complete = complete_atomic,
           .check = check_atomic,
@@ -72,6 +67,14 @@ TileOp atomic_row(std::string_view name, std::string_view doc) {
 }
 
 }  // namespace
+
+void combine_with(const Intrinsic& update, const Array& old, Array& with) {
+  for (size_t i = 0; i < size_t(with.size()); i++)
+    if (with.dtype.is_float())
+      with.floats[i] = combine(update.atomic, old.floats[i], with.floats[i], with.dtype);
+    else
+      with.ints[i] = combine(update.atomic, old.ints[i], with.ints[i], with.dtype);
+}
 
 double combine(Intrinsic::Atomic op, double old, double value, DType type) {
   switch (op) {

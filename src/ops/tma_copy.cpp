@@ -19,8 +19,10 @@
 #include "base/error.h"
 #include "base/product.h"
 #include "ir/text.h"
+#include "ops/atomic.h"
 #include "ops/mapping.h"
 #include "ops/tma_boxes.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -65,6 +67,14 @@ void check_tma_barrier(const Tile& t, const Function& f) {
          product(region_shape(word)), info.name);
 }
 
+// The instruction that combines a stored tile with what is there; null for a plain copy.
+const AsyncInstr* reduction_of(const Tile& t, const BufferInfo& tensor) {
+  std::string op = t.attrs.get_string("reduce", "");
+  if (op.empty()) return nullptr;
+  return async_row_of(
+      *find_instr(fmt::format("cp_reduce_async_bulk_tensor_{}d_{}", tensor.shape.size(), op)));
+}
+
 void check_tma_copy(const Tile& t, const Function& f) {
   const Region &src = region_of(t, 0), &dst = region_of(t, 1);
   const BufferInfo &from = f[src.buffer], &to = f[dst.buffer];
@@ -97,19 +107,26 @@ void check_tma_copy(const Tile& t, const Function& f) {
                                tensor.name),
          row_unit);
   if (loads(t)) check_tma_barrier(t, f);
+  if (const AsyncInstr* row = reduction_of(t, tensor); row && !row->combines(tensor.dtype))
+    fail(t.span, "tma_copy: the tensor memory accelerator combines elements of {} by {}, not of {}",
+         row->types, t.attrs.get_string("reduce", ""), to_string(tensor.dtype));
 }
 
 void eval_tma_copy(const Tile& t, const Function&, const EvalContext& ctx) {
   Array out = ctx.read(region_of(t, 0));
   out.shape = region_shape(region_of(t, 1));  // the same but for dimensions of extent 1
+  if (std::string op = t.attrs.get_string("reduce", ""); !op.empty())
+    combine_with(*find_intrinsic("atomic_" + op), ctx.read(region_of(t, 1)), out);
   ctx.write(region_of(t, 1), out);
 }
 
 // ── how it is done ────────────────────────────────────────────────────────────────────────────────────
 const Intrinsic& instruction_of(const Tile& t, const Function& f, const Target& target) {
-  size_t rank = f[tensor_side(t).buffer].shape.size();
+  const BufferInfo& tensor = f[tensor_side(t).buffer];
+  size_t rank = tensor.shape.size();
   const Intrinsic* row =
       find_instr(fmt::format("cp_async_bulk_tensor_{}d_{}", rank, loads(t) ? "load" : "store"));
+  if (const AsyncInstr* reduction = reduction_of(t, tensor)) row = &reduction->intrinsic;
   internal_check(row, "a copy of boxes for each rank");
   if (!target.has_threads() || target.lacks(*row))
     fail(t.span,
@@ -352,8 +369,10 @@ const TileOp tma_store_op = {
     .info = {.name = "tma_store",
              .doc =
                  "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
-                 "a group of its own. Writes outside the tensor are dropped.",
+                 "a group of its own. Writes outside the tensor are dropped. With `reduce` each element is "
+                 "combined with what is there, indivisibly.",
              .operands = {{"src", Access::read}, {"dst", Access::write}},
+             .attrs = {{"reduce", OpInfo::Attr::Type::choice, {"none", "add", "min", "max"}}},
              .published = "tma_copy"},
     .complete = complete_tma_copy,
     .check = check_tma_copy,

@@ -11,6 +11,7 @@
 #include "ops/own_copies.h"
 #include "ops/parallel.h"
 #include "ops/reducer.h"
+#include "pass/bulk_updates.h"
 #include "pass/check_convergence.h"
 #include "pass/earlier_rows.h"
 #include "pass/form_teams.h"
@@ -183,6 +184,7 @@ Function canonicalize(Function f, const Target& target) {
   f = widen_reducers(std::move(f));
   for (Kernel& k : f.kernels) {
     copy_in_order(f, k, target);
+    k.body = with_bulk_updates(f, k, target);
     k.body = with_earlier_rows(k.body, target);
     if (k.threads.empty()) k.threads = {target.default_threads};
     if (!target.has_threads()) {

@@ -178,7 +178,11 @@ void begin_tensor_reduce(const Execution& x) {
   std::string_view name = x.site.intrinsic->name;
   using Atomic = Intrinsic::Atomic;
   Atomic op = name.ends_with("add") ? Atomic::add : name.ends_with("min") ? Atomic::min : Atomic::max;
-  store_box(x, Touch::atomic_update, {op, x.place(1).type});
+  DType type = x.place(1).type;
+  if (!x.row<AsyncInstr>().combines(type))
+    stop(Finding::Kind::fault, x.site.span, "{} combines elements of {}, not of {}", name,
+         x.row<AsyncInstr>().types, to_string(type));
+  store_box(x, Touch::atomic_update, {op, type});
 }
 
 }  // namespace tl::sim

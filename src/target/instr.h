@@ -156,7 +156,8 @@ struct AsyncInstr {
   // s an address of shared memory, g of global memory, v of the thread's registers, r 32 bits, n a constant,
   // m a tensor map, t the tensor of it, which is for the compiler alone
   std::string_view operands;
-  std::string_view ptx;  // {0}, {1}, …: the operands; one that gives a value sets the predicate p
+  std::string_view types = {};  // of the elements that a reduction combines: "f16 f32"
+  std::string_view ptx;         // {0}, {1}, …: the operands; one that gives a value sets the predicate p
 
   bool begins() const {  // something that goes on behind the call
     return does == AsyncKind::copy || does == AsyncKind::bulk_load || does == AsyncKind::bulk_store ||
@@ -178,6 +179,7 @@ struct AsyncInstr {
   bool concerns_proxy() const {
     return proxy == Proxy::async || token == Token::bulk || token == Token::gemms || fences();
   }
+  bool combines(DType type) const;  // elements of that type
   bool fences() const { return does == AsyncKind::fence || does == AsyncKind::fence_shared; }
 };
 std::string_view name_of(AsyncInstr::AsyncKind kind);

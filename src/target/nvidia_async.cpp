@@ -13,12 +13,15 @@
 // memory, and the instruction names the box's first element; elements outside the tensor are read as 0 and
 // never written.
 //
-// Clusters (sm_90): blocks of a cluster run at the same time. They meet at the cluster's barrier, arrive at each
-// other's mbarriers, and write to each other's shared memory: to the same place in the block of that rank.  A
-// multicast load fills the same place in several blocks, and counts its bytes at the barrier of each.
+// Clusters (sm_90): blocks of a cluster run at the same time. They meet at the cluster's barrier, arrive at
+// each other's mbarriers, and write to each other's shared memory: to the same place in the block of that
+// rank.  A multicast load fills the same place in several blocks, and counts its bytes at the barrier of
+// each.
 //
 // Products of warpgroups (sm_90a, target/hopper.cpp) are ordered by a fence, closed in groups, and waited
 // for.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "target/nvidia.h"
@@ -38,7 +41,8 @@ AsyncInstr async_row(int since, std::string_view name, AsyncKind does, Token tok
                      std::string_view access, std::string_view operands, std::string_view ptx) {
   return {.intrinsic = {.name = name,
                         .arity = int(access.size()),
-                        .result = does == AsyncKind::test || does == AsyncKind::elect ? Result::boolean : Result::none,
+                        .result = does == AsyncKind::test || does == AsyncKind::elect ? Result::boolean
+                                                                                      : Result::none,
                         .effect = Intrinsic::Effect::memory,
                         .access = access},
           .does = does,
@@ -66,7 +70,9 @@ AsyncInstr tensor_multicast(std::string_view name, std::string_view access, std:
 }
 AsyncInstr tensor_reduce(std::string_view name, std::string_view access, std::string_view operands,
                          std::string_view ptx) {
-  return async_row(90, name, AsyncKind::tensor_reduce, bulk, async, 0, access, operands, ptx);
+  AsyncInstr row = async_row(90, name, AsyncKind::tensor_reduce, bulk, async, 0, access, operands, ptx);
+  row.types = name.ends_with("add") ? "f16 bf16 f32 i32 u32 u64" : "f16 bf16 i32 u32 i64 u64";
+  return row;
 }
 AsyncInstr cluster_row(std::string_view name, AsyncKind does, Token token, Proxy proxy, int bytes,
                        std::string_view access, std::string_view operands, std::string_view ptx) {
@@ -83,6 +89,11 @@ AsyncInstr gemm_row(std::string_view name, AsyncKind does, Token token, std::str
 }
 
 }  // namespace
+
+bool AsyncInstr::combines(DType type) const {
+  std::string list = fmt::format(" {} ", types);
+  return list.find(fmt::format(" {} ", to_string(type))) != list.npos;
+}
 
 std::string_view name_of(AsyncKind kind) {
   using enum AsyncKind;

@@ -47,17 +47,17 @@ HEAD = """\
 import tilelang.language as T
 @T.prim_func
 def main({signature}):
-    with T.Kernel(4, threads=32) as bx:
+    with {launch} as bx:
 """
 FIRST_LINE = 5  # of the body, in the file
 INDENT = 8
 
 
-def kernel(folder, body, signature=SIGNATURE, before=""):
+def kernel(folder, body, signature=SIGNATURE, before="", launch="T.Kernel(4, threads=32)"):
     """The prim_func with this body; `before` goes before its definition."""
     text = (
         before
-        + HEAD.format(signature=signature)
+        + HEAD.format(signature=signature, launch=launch)
         + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * INDENT)
     )
     path = folder / f"kernels_{next(_count)}.py"

@@ -29,7 +29,7 @@ from .._core import Buffer, Expr, Region
 from ..front import loose
 from ..front.indexing import Part, as_operand, subscript
 from ..front.offered import named
-from ..front.trace import fail, in_kernel, note
+from ..front.trace import fail, in_kernel
 from ..front.values import Element, Nothing, as_value
 from .pairs import Lanes, Pair
 
@@ -103,7 +103,9 @@ def _one_by_one(op: str, dst: Any, value: Any, order: str, returns: bool) -> Any
     return held if returns else _nothing(what, trace)
 
 
-def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool) -> Any:
+def _update(
+    op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool, use_tma: bool = False
+) -> Any:
     what = f"T.{op}"
     trace = in_kernel(what)
     order = _order(memory_order, what)
@@ -116,7 +118,7 @@ def _update(op: str, dst: Any, value: Any, memory_order: Any, return_prev: bool)
             return _one_by_one(op, dst, value, order, bool(return_prev))
         loose.decide(op, (dst, value))
         to, source = as_operand(dst, f"{what}: dst"), as_operand(value, f"{what}: value")
-        trace.builder.tile(f"{op}_tile", (to, source), {"memory_order": order})
+        trace.builder.tile(f"{op}_tile", (to, source), {"memory_order": order, "use_tma": use_tma})
         trace.wrote(to if to.__class__ is Buffer else to.buffer)
         return _nothing(what, trace)
     place = _element(dst, what)
@@ -151,12 +153,10 @@ def atomic_add(
     dst: A[i, j] or a tile in a tensor or in shared memory; value: a number, an element, or a tile (fragment
     or shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a
     fragment of its extents.
-    use_tma: a wish for sm_90's bulk reductions, which this version does not use; the result is the same."""
-    if use_tma:
-        in_kernel("T.atomic_add")
-        note("T.atomic_add: use_tma=True is how it may be done; this version updates without TMA")
+    use_tma, of a tile in a tensor: the tensor memory accelerator (sm_90 and later) adds the whole tile, from
+    shared memory, and the threads wait until it has read it; where it cannot, the report says why."""
     _no_annotations("atomic_add", annotations)
-    return _update("atomic_add", dst, value, memory_order, return_prev)
+    return _update("atomic_add", dst, value, memory_order, return_prev, bool(use_tma))
 
 
 def _no_annotations(op: str, annotations: Any) -> None:

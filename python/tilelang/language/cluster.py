@@ -1,11 +1,11 @@
-"""Clusters of blocks (sm_90 and later): `with T.Kernel(gx, gy, threads=128, cluster_dims=(2, 1)) as (bx, by):`.
+"""Clusters of blocks (sm_90 and later): `with T.Kernel(gx, gy, threads=128, cluster_dims=2) as (bx, by):`.
 
 The blocks of a cluster run at the same time. They know each other by rank, x first, meet at a barrier of
 their own, arrive at each other's barriers (T.mbarrier_arrive(b, cta_id=rank)), copy to each other's shared
 memory (T.copy_cluster), and load a tile once for all of them (T.tma_copy(…, cluster_mask=3)).
 
-A shared tile or a barrier has the same place in every block. Where a kernel reaches other blocks, the compiler
-lets all of them begin and initialise their barriers first, and end together."""
+A shared tile or a barrier has the same place in every block. Where a kernel reaches other blocks, the
+compiler lets all of them begin and initialise their barriers first, and end together."""
 
 from __future__ import annotations
 

@@ -17,11 +17,12 @@ struct Planted {
   const char* text;  // behind `head`
   int blocks = 1;
   const char* chip = "sm_80";
+  int cluster = 1;
 };
 
 inline constexpr const char* planted_head =
     "func main(A: f16[4096], B: f16[4096], X: f32[64], Y: f32[64], Z: f32[100], F: i32[4]):\n"
-    "  kernel main grid(b: {}) threads(64) thread(tx):\n";
+    "  kernel main grid(b: {}) threads(64) thread(tx){}:\n";
 
 // The program without the lines that begin with `drop`, and per kind of finding the lines that are marked.
 struct PlantedProgram {
@@ -29,7 +30,8 @@ struct PlantedProgram {
   std::map<std::string, std::set<int>> marked = {};
 };
 inline PlantedProgram program_of(const Planted& p, char drop) {
-  PlantedProgram out{.text = fmt::format(fmt::runtime(planted_head), p.blocks)};
+  std::string cluster = p.cluster > 1 ? fmt::format(" cluster({})", p.cluster) : "";
+  PlantedProgram out{.text = fmt::format(fmt::runtime(planted_head), p.blocks, cluster)};
   std::istringstream lines(p.text);
   std::string line;
   int number = 2;

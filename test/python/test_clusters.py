@@ -1,0 +1,153 @@
+"""Clusters of blocks: what they exchange, what they load once, how they wait for one another, what is refused."""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from cluster_cases import CASES, exchanged, loaded_once
+from helpers import failure
+from tma_cases import SIM
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_comes_out(name):
+    function, x, wanted = CASES[name]()
+    kernel = tilelang.compile(function, target=SIM)
+    for schedules in (1, 8):
+        y = np.full(wanted.shape, 99, x.dtype)
+        kernel.simulate(x, y, schedules=schedules)
+        assert np.array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiles(name):
+    function, _, _ = CASES[name]()
+    kernel = tilelang.compile(function, target="cuda -arch=sm_90")
+    assert ("__cluster_dims__(" in kernel.get_kernel_source()) == ("itself" not in name)
+
+
+def test_where_a_block_is():
+    @T.prim_func
+    def main(Y: T.Tensor((4, 6, 6), "int32")):
+        with T.ClusterKernel(6, 4, cluster_dims=(3, 2), threads=32) as (bx, by):
+            Y[by, bx, 0] = T.block_rank_in_cluster()
+            Y[by, bx, 1] = T.get_cluster_id(0)
+            Y[by, bx, 2] = T.get_cluster_ids()[1]
+            Y[by, bx, 3] = T.get_cluster_size()
+            Y[by, bx, 4] = T.get_cluster_extent(1)
+            Y[by, bx, 5] = T.get_cluster_dims()[0] * 10 + T.get_cluster_extents()[2]
+
+    y = np.zeros((4, 6, 6), np.int32)
+    tilelang.compile(main, target=SIM).simulate(y)
+    for by in range(4):
+        for bx in range(6):
+            assert list(y[by, bx]) == [bx % 3 + by % 2 * 3, bx // 3, by // 2, 6, 2, 31]
+
+
+def test_both_ends_of_a_kernel_that_reaches_other_blocks():
+    """All have begun and initialised their barriers; none ends before the others have reached it."""
+    text = tilelang.compile(exchanged(barrier=True)[0], target=SIM).get_kernel_source()
+    body = text[text.index("__cluster_dims__(2)") :]
+    assert body.count("tl_cluster_arrive();") == body.count("tl_cluster_wait();") == 2
+    begin = body.index("tl_cluster_wait();")
+    assert body.index("tl_mbarrier_init") < begin < body.index("tl_cp_async_bulk_cluster")
+    assert body.rindex("tl_cp_async_bulk_cluster") < body.rindex("tl_cluster_arrive();")
+    alone = tilelang.compile(exchanged(1)[0], target=SIM).get_kernel_source()
+    assert "tl_cluster_arrive();" not in alone[alone.index("main_kernel") :]
+
+
+def test_one_block_issues_a_load_for_all():
+    kernel = tilelang.compile(loaded_once()[0], target=SIM)
+    text = kernel.get_kernel_source()
+    assert "2d_multicast" in text or "3d_multicast" in text
+    (told,) = [o.how for o in kernel.report.operators if o.name == "tma_load" and "cluster" in o.how]
+    assert "one block of the cluster loads it for those of the mask 3" in told
+
+
+def test_arrivals_release_what_threads_wrote_there():
+    """A plain arrival at another block is cheap; one behind stores to that block must make them known."""
+
+    @T.prim_func
+    def main(X: T.Tensor((2, 64), "float32")):
+        with T.Kernel(2, threads=64, cluster_dims=2):
+            b = T.alloc_cluster_barrier(64)
+            T.mbarrier_arrive(b, cta_id=1 - T.block_rank_in_cluster())
+            T.barrier_wait(b, 0)
+
+    plain = tilelang.compile(main, target="cuda -arch=sm_90").get_kernel_source()
+    assert "tl_mbarrier_arrive_remote(" in plain and "remote_release(" not in plain
+    stores = tilelang.compile(CASES["told by arrivals"]()[0], target="cuda -arch=sm_90").get_kernel_source()
+    assert "tl_mbarrier_arrive_remote_release(" in stores
+
+
+def test_a_grid_of_whole_clusters():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(X: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, 64), threads=64, cluster_dims=2) as b:
+            X[b * 64 + T.get_thread_binding()] = 1
+
+    kernel = tilelang.compile(main, target=SIM)
+    kernel.simulate(np.zeros(256, np.float32))
+    with pytest.raises(ValueError, match="the grid along x is made of whole clusters of 2 blocks"):
+        kernel.simulate(np.zeros(192, np.float32))
+
+
+SIGNATURE = "A: T.Tensor((64, 64), 'float16'), n: T.int32"
+REFUSED = [
+    ("cluster_dims=2", "T.mbarrier_arrive(b, cta_id=2)", "a cluster of 2 blocks has the ranks 0 to 1, not 2"),
+    ("", "T.mbarrier_arrive(b, cta_id=0)", "the blocks of this kernel are alone: T.Kernel(…, cluster_dims=2)"),
+    ("", "T.tma_copy(A, S, barrier=b, cluster_mask=3)", "the blocks of this kernel are alone"),
+    ("cluster_dims=2", "T.tma_copy(A, S, barrier=b, cluster_mask=4)", "a bit for each of 2 blocks, 1 to 3, not 4"),
+    ("cluster_dims=2", "T.tma_copy(A, S, barrier=b, issuer=1)", "issuer is one of the blocks of cluster_mask"),
+    ("cluster_dims=2", "T.tma_copy(S, A, cluster_mask=3)", "cluster_mask is for loads"),
+    ("cluster_dims=2", "T.copy_cluster(S, S[0:32, :], dst_block=1)", "their shapes must be equal"),
+    ("cluster_dims=2", "T.copy_cluster(A, S, dst_block=1)", "but A is not in it"),
+    ("cluster_dims=2", "T.copy_cluster(S[:, 0:32], R[:, 0:32], dst_block=1)", "is not one run of memory"),
+    ("cluster_dims=2", "T.copy_cluster(S, R, remote_barrier=b)", "a barrier of the block dst_block, which is"),
+    ("cluster_dims=2", "T.copy_cluster(S, R, dst_block=1, cluster_mask=3)", "give one of the two"),
+    ("cluster_dims=3", "T.cluster_sync()", "a grid of 4 blocks along x is not made of whole clusters of 3"),
+    ("cluster_dims=(2, 2)", "T.cluster_sync()", "cluster_dims has an extent of 2 along y, but the grid has 1"),
+    ("cluster_dims=0", "T.cluster_sync()", "must be positive integers"),
+]
+
+
+@pytest.mark.parametrize("dims, body, text", REFUSED)
+def test_what_is_refused(tmp_path, dims, body, text):
+    made = "b = T.alloc_barrier(32)\nS, R = T.alloc_shared((64, 64), 'float16'), T.alloc_shared((64, 64), 'float16')\n"
+    launch = f"T.Kernel(4, threads=32, {dims})"
+    error = failure(tmp_path, made + body, signature=SIGNATURE, launch=launch)
+    assert text in error.text, str(error)
+
+
+@pytest.mark.parametrize(
+    "target, text",
+    [
+        ("cuda -arch=sm_80", "sm_80 has no clusters; sm_90 and later chips do"),
+        ("cpu", "cluster"),
+        ("reference", "cluster"),
+    ],
+)
+def test_targets_without_clusters(target, text):
+    function, x, wanted = exchanged()
+    with pytest.raises(tilelang.CompileError, match=text):
+        kernel = tilelang.compile(function, target=target)
+        kernel(x, np.zeros_like(wanted))
+
+
+def test_an_order_of_blocks_is_refused():
+    @T.prim_func
+    def main(X: T.Tensor((4, 4), "float32")):
+        with T.Kernel(4, 4, threads=32, cluster_dims=2) as (bx, by):
+            T.use_swizzle(2)
+            X[by, bx] = 1
+
+    with pytest.raises(tilelang.CompileError, match="the blocks of a cluster .* stay neighbours"):
+        tilelang.compile(main, target=SIM)
+
+
+def test_all_orders_are_not_tried():
+    function, x, wanted = exchanged(blocks=2)
+    with pytest.raises(tilelang.CompileError, match="runs in clusters of blocks; try a number of schedules"):
+        tilelang.compile(function, target=SIM).simulate(x, wanted.copy(), schedules="all")
