@@ -226,6 +226,7 @@ void Translator::prepare_async(const AsyncInstr& row) {
   check_offered(row.intrinsic);
   bool is_products = row.scope == ExecutionScope::warpgroup;
   code.has_products |= is_products;
+  code.has_cluster |= row.scope == ExecutionScope::cluster;
   int needed = is_products || row.concerns_proxy() ? timeline_count : int(Timeline::copies) + 1;
   code.timelines = std::max(code.timelines, needed);
 }

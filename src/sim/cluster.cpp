@@ -30,9 +30,6 @@ void leave(Warp& w, const Cluster& cluster) {
 
 Cluster& cluster_of(const Execution& x) {
   Warp& w = x.warp;
-  if (!w.block->cluster)
-    stop(Finding::Kind::fault, x.site.span, "{}: {} is in no cluster; give T.Kernel cluster_dims",
-         x.site.intrinsic->name, describe_thread(w, 0));
   if (x.lanes != present(w))
     stop(Finding::Kind::divergence, x.site.span,
          "{} needs every thread of the warp, but {} does not take part; move it out of the condition",

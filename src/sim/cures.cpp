@@ -60,6 +60,10 @@ std::string RaceDetector::cure_of_statement(const Place& p, int32_t site, bool o
 std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
                                   bool same_statement, bool one_reads) const {
   const Clocks& clocks = w.block->watch->clocks;
+  if (other.block != clocks.number() && p.scope == Scope::shared)
+    return "let both blocks of the cluster meet in between (T.cluster_sync()), or let the other one arrive "
+           "at a "
+           "barrier of this one that it waits for (T.mbarrier_arrive(b, cta_id=rank))";
   if (other.block != clocks.number()) {
     constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
     if (int32_t asked = w.block->watch->asked_without_order; asked >= 0)

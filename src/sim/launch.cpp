@@ -171,7 +171,7 @@ int64_t Launch::first_of_cluster(int64_t number) const {
 }
 
 void Launch::begin_with_cluster(int64_t number) {
-  if (code.cluster_size() == 1) return begin(number);
+  if (code.cluster_size() == 1 && !code.has_cluster) return begin(number);
   auto cluster = std::make_shared<Cluster>();
   for (int64_t rank = 0; rank < code.cluster_size(); rank++) {
     int64_t x = rank % code.cluster[0], y = rank / code.cluster[0] % code.cluster[1],

@@ -148,6 +148,7 @@ struct Code {
   int timelines = 1;          // of logical threads that its instructions need: see clock.h
   int64_t barriers = 0;       // mbarriers that it may make
   bool has_products = false;  // of warpgroups
+  bool has_cluster = false;   // instructions that reach other blocks, or meet them
 
   std::set<int64_t> parallel_lines = {};  // whose statements stand in parallel loops
 

@@ -218,8 +218,11 @@ struct HandedText : RingText {
   void async_step() {
     bool outer = std::exchange(in_loop, false);
     sync_all();
-    int64_t kind = below(newer ? 10 : 8);
-    kind < 3 ? groups() : kind < 7 ? ring() : kind < 8 ? phases() : transfer();
+    int64_t kind = below(newer ? 12 : 8);
+    if (kind < 8)
+      kind < 3 ? groups() : kind < 7 ? ring() : phases();
+    else
+      kind < 10 ? transfer() : cluster_step();
     sync_all();
     in_loop = outer;
   }

@@ -109,6 +109,13 @@ void LockstepBlock::beside(int64_t thread, const Call& c) {
     change(thread, c.args[0], 1, 0);
   } else if (name == "mbarrier_expect_tx" || name == "mbarrier_arrive_expect_tx") {
     change(thread, c.args[0], name == "mbarrier_arrive_expect_tx", argument(1));
+  } else if (name.starts_with("mbarrier_arrive_remote")) {  // the block is its cluster
+    change(thread, c.args[0], 1, 0);
+  } else if (name.starts_with("cluster_store_")) {
+    copy(thread, c, std::stoll(std::string(name.substr(14))), std::stoll(std::string(name.substr(14))));
+  } else if (name == "cp_async_bulk_cluster") {
+    copy(thread, c, argument(2), argument(2));
+    change(thread, c.args[4], 0, -argument(2));
   } else if (name == "cp_async_bulk_load" || name == "cp_async_bulk_store") {
     copy(thread, c, argument(2), argument(2));
     if (c.args.size() > 3) change(thread, c.args[3], 0, -argument(2));
@@ -121,6 +128,7 @@ void LockstepBlock::beside(int64_t thread, const Call& c) {
 
 Value LockstepBlock::call(int64_t thread, const Call& c) {
   std::string_view name = c.intrinsic->name;
+  if (name == "elect_sync") return {thread % 32 == 0, 0};
   if (waits(name)) return {barrier(thread, c.args[0]).has_ended(integer(thread, c.args[1])), 0};
   auto& dims = kernel->threads;
   if (name == "thread_number") return {Wide(thread), 0};

@@ -1,10 +1,10 @@
 // Rings of tiles that are filled ahead of their use, by groups of cp.async.
 #pragma once
-#include "fuzz/async_text.h"
+#include "fuzz/cluster_text.h"
 
 namespace tl::fuzz {
 
-struct RingText : AsyncText {
+struct RingText : ClusterText {
   enum class Fill { stores, copies, bulk };
   // When the copies of a thread have landed, a barrier hears of it: by arrivals that are counted, or count
   // themselves, or of the thread itself, which has waited.
