@@ -97,7 +97,7 @@ TEST_CASE("thread-level programs compute what they mean in every schedule") {
 TEST_CASE(
     "thread-level programs need each of their waits: without one of them the simulator finds something") {
   int64_t reached = 0, found = 0;
-  int64_t enough = fuzz::is_full() ? 10 : 5;
+  int64_t enough = fuzz::is_full() ? 40 : 20;
   for (uint64_t seed = 0; reached < enough; seed++) {
     fuzz::Program p = fuzz::random_thread_program(seed);
     if (p.skip.empty()) continue;  // the compiler's barriers stand in for many a wait
