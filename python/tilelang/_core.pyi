@@ -336,8 +336,8 @@ def tile_ops() -> list[dict[str, Any]]:
     """The table of tile operators: name, doc, operands [(name, access)], attrs [(name, kind)]."""
 
 def instruction_rows(chip: str) -> list[dict[str, Any]]:
-    """What programs for a chip may call, row by row: group ("matrix", "copy", "atomic", "scalar", "exact", "narrow",
-    "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
+    """What programs for a chip may call, row by row: group ("matrix", "warpgroup", "copy", "atomic", "scalar",
+    "exact", "narrow", "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
 
 def scalar_functions() -> list[tuple[str, str, tuple[str, ...], str, str]]:
     """The functions of values that the language offers: (name, row, parameters, help, result).  row: the name for

@@ -205,6 +205,7 @@ class Builder {
   AttrValue condition_attr(const AttrValue& value);
   void check_attrs(const OpInfo& op, Attrs& attrs);
   void keep_rows(const Buffer& buffer, const std::string& by);
+  void align_tiles(const Intrinsic& row, const std::vector<Expr>& operands);
   Expr wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
                   const std::optional<Value>& predicate);
   void set_layout(BufferId buffer, const Layout& layout, const std::string& by);

@@ -30,7 +30,7 @@ TMA = "tensor memory accelerator"
 WGMMA, ROLES, CLUSTERS = "wgmma", "warps with roles", "clusters of blocks"
 LATER = [
     ("T.tma_load(A, A)", TMA), ("T.create_tma_descriptor(A)", TMA),
-    ("T.alloc_wgmma_desc()", WGMMA), ("T.ws_op('load')", ROLES),
+    ("T.compute_gmma_descriptor(A, A, False)", WGMMA), ("T.ws_op('load')", ROLES),
     ("T.WSPipeline('p', [A], 2)", ROLES), ("T.WSRole('producer', warps_lo=0, warps_hi=4)", ROLES),
     ("T.WSSchedule(8, [], [], [])", ROLES), ("T.WSScope('root', [])", ROLES), ("T.WSSync('a', 'p')", ROLES),
     ("T.WSSync.producer_acquire('p')", ROLES), ("T.WSSync.producer_commit('p')", ROLES),
