@@ -153,6 +153,10 @@ class Builder:
     def begin_group(self, first: int, count: int) -> None:
         """What the threads [first, first + count) of the block run, as a team of their own."""
     def end_group(self) -> None: ...
+    def begin_op(self, id: str) -> None:
+        """Statements that a schedule of warps knows by this name; end_group ends them."""
+    def annotate_schedule(self, text: str, tiles: Sequence[tuple[str, Buffer]]) -> None:
+        """The schedule of the kernel's warps, and (pipeline, tile)."""
     # memory
     def alloc(self, name: str, scope: str, shape: Sequence[int], dtype: DType, attrs: dict[str, Any]) -> Buffer:
         """scope: shared fragment local var (var: shape ())."""

@@ -9,6 +9,7 @@
 #include "ir/names.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "pass/warp_schedule.h"
 
 namespace tl {
 namespace {
@@ -276,9 +277,16 @@ void Builder::begin_group(int64_t first, int64_t count) {
   frames.push_back({.kind = Frame::Kind::group, .span = here(), .team = {.first = first, .count = count}});
 }
 
+void Builder::begin_op(const std::string& id) {
+  require_kernel("ws_op");
+  begin_group(0, std::max<int64_t>(1, thread_count(draft->function.kernels.back())));
+  frames.back().attrs.entries["op"] = id;
+}
+
 void Builder::end_group() {
   Frame frame = close(Frame::Kind::group, "end_group");
-  emit(group(frame.team.first, frame.team.count, block(std::move(frame.stmts), frame.span), frame.span));
+  emit(group(frame.team.first, frame.team.count, block(std::move(frame.stmts), frame.span), frame.span, 0,
+             std::move(frame.attrs)));
 }
 
 // A jump belongs to the innermost loop that the device runs; a thread may end anywhere but in a parallel
@@ -477,6 +485,7 @@ Function Builder::finish() {
   check_bounds_of_tiles(f);
   if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
   check_tiles(f);
+  check_warp_schedules(f);
   return f;
 }
 

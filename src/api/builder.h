@@ -71,6 +71,8 @@ class Builder {
   // What only the threads [first, first + count) of the block run: a team of their own.
   void begin_group(int64_t first, int64_t count);
   void end_group();
+  // Statements that a schedule of warps knows by this name; end_group ends them.
+  void begin_op(const std::string& id);
 
   // ── memory ──────────────────────────────────────────────────────────────────────────────────────────
   // shared fragment local, var: a single value, or global: a workspace, which the runtime allocates for a
@@ -156,6 +158,8 @@ class Builder {
   void require(const Value& cond, const std::string& message);  // by every call, before it launches anything
   // A line of the report.
   void note(const std::string& pass, const std::string& subject, const std::string& text);
+  // The schedule of the kernel's warps, as pass/warp_schedule.h writes it, and the tiles of its pipelines.
+  void annotate_schedule(const std::string& text, const std::vector<std::pair<std::string, Buffer>>& tiles);
   // An attribute of the enclosing kernel.
   void annotate(const std::string& key, AttrValue value);
 

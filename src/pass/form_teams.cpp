@@ -11,6 +11,7 @@
 #include "arith/simplify.h"
 #include "base/error.h"
 #include "ir/text.h"
+#include "ops/op.h"
 #include "pass/thread_values.h"
 #include "target/effects.h"
 

@@ -22,6 +22,7 @@ class Trace:
         builder hint kernel file site writes owned dynamics reducers generator aliased attributes
         pass_configs compile_flags undecided activations branches born outputs returns eager parameters
         sources attrs breakpoints large texts blocks barriers layouts
+        depths
     """.split()
 
     def __init__(self, name: str) -> None:
@@ -45,6 +46,7 @@ class Trace:
         self.activations: list[Any] = []  # the functions that run, the macros called last at the end
         self.branches: list[Any] = []  # the T.If that are open
         self.layouts: dict[int, Any] = {}  # those the kernel gave its buffers, by their ids
+        self.depths: dict[Any, int] = {}  # of pipelines, by tiles' ids and names
         self.barriers: Any = None  # what T.create_barriers made last, and in which kernel
         self.blocks = 0  # loops and branches of the device opened so far
         self.born: dict[int, tuple] = {}  # objects made in one of them: themselves, and `blocks` then

@@ -1,0 +1,186 @@
+"""What is wrong with a schedule of warps is said at its line, or at the operation's."""
+
+import re
+
+import numpy as np
+import pytest
+import tilelang
+from helpers import load_text
+
+PROGRAM = """
+import tilelang.language as T
+S = T.WSSync
+
+@T.prim_func
+def main(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 64), "float32")):
+    with T.Kernel(1, threads=128):
+        x, y = T.alloc_shared((64,), "float32"), T.alloc_shared((64,), "float32")
+        f, g = T.alloc_fragment((64,), "float32"), T.alloc_fragment((64,), "float32")
+        v = T.alloc_var("int32", init=0)
+        t = T.get_thread_binding()
+        load = {"warps_lo": 0, "warps_hi": 2}
+        math = {"warps_lo": 2, "warps_hi": 4}
+        warps = 4
+        pipes = [T.WSPipeline("p", [x], 2)]
+        root_load, root_math = ["loop"], ["loop"]
+        first = [S.producer_acquire("p"), "fill", S.producer_commit("p")]
+        second = [S.consumer_wait("p"), "read", S.consumer_release("p"), "store"]
+        scopes = []
+        SETUP
+        roles = [T.WSRole("load", **load), T.WSRole("math", **math)]
+        scopes = scopes or [
+            T.WSScope(T.WSScope.ROOT, [root_load, root_math]), T.WSScope("loop", [first, second])]
+        T.annotate_ws_schedule(T.WSSchedule(warps, roles, pipes, scopes))  # schedule
+        BEFORE
+        with T.ws_op("loop"):
+            for i in T.serial(4):
+                with T.ws_op("fill"):
+                    FILL
+                with T.ws_op("read"):
+                    READ
+                with T.ws_op("store"):
+                    T.copy(f, B[i, :])
+                REST
+"""
+DEFAULTS = {
+    "SETUP": "pass",
+    "BEFORE": "pass",
+    "FILL": "T.copy(A[i, :], x)",
+    "READ": "T.copy(x, f)",
+    "REST": "pass",
+}
+# What is changed, `|` ending a line; and below it what is said.
+ERRORS = """
+SETUP warps = 8
+    num_warps is 8, 256 threads, but this T.Kernel has 128 threads
+SETUP math['warps_hi'] = 5
+    the role math has the warps [2, 5), but the block has 128 threads, 4 warps
+SETUP math['warps_lo'] = 1
+    the roles load and math share warps, [0, 2) and [1, 4)
+SETUP math['max_nreg'] = 240
+    max_nreg of the role math is for whole warpgroups of 4 warps
+SETUP math['max_nreg'] = 20
+    max_nreg of the role math is 20; it is 24 to 256, a multiple of 8
+SETUP pipes.append(T.WSPipeline('q', [x], 2))
+    x is a tile of two pipelines, p and q
+SETUP pipes.append(T.WSPipeline('q', [f], 2))
+    the buffers of q are shared tiles, not
+SETUP pipes.append(T.WSPipeline('q', [y], 2))
+    no role fills the pipeline q
+SETUP pipes.append(T.WSPipeline('p', [y], 2))
+    two pipelines are called p
+SETUP z = T.view(x, (8, 8))
+    x is a tile of the pipeline p, and z is another view of its memory
+SETUP first[1] = 'fil'
+    load has the operation fil in loop, but the program has no T.ws_op("fil") there
+SETUP root_load.append('fill')
+    load has the operation fill in the kernel, but the program has it in loop
+SETUP second.remove('store')
+    the operation store is placed by no role of the schedule
+SETUP second.append('store')
+    math has the operation store 2 times in loop
+SETUP first.append('store')
+    the operation store is placed in the roles load and math, but writes B
+SETUP second.remove('read')|first.append('read')
+    load uses a tile of the pipeline p here
+SETUP second.remove('store')|first.append('store')
+    math writes f in read, and load uses it in store
+SETUP second[0], second[2] = second[2], second[0]
+    math has consumer_release(p) in loop without consumer_wait before it
+SETUP second[:3] = [second[0], second[2], 'read']
+    math uses a tile of the pipeline p here
+SETUP second[:] = [second[0], 'store', 'read', second[2]]
+    math has store before read in loop
+SETUP first.append(first[2])
+    load has producer_commit(p) in loop without producer_acquire before it
+SETUP first.pop()
+    load acquires a slot of the pipeline p in loop and does not commit it there
+SETUP second.pop(2)
+    math waits for a slot of the pipeline p in loop and does not release it there
+SETUP second.insert(1, second[0])
+    math has consumer_wait(p) in loop, but holds a slot of that pipeline
+SETUP second[0] = S.consumer_wait('q')
+    math in loop names the pipeline q, which there is not
+SETUP second[0] = S.consumer_wait('p', 1)
+    stage is 1 in a sync of the pipeline p: only consumer_release
+SETUP second[2] = S.consumer_release('p', 2)
+    math releases the pipeline p 2 uses late, but it has 2 slots
+SETUP first.remove(first[0])|first.pop()
+    load uses a tile of the pipeline p here
+SETUP first.append(first[0])|first.append(first[2])
+    load fills the pipeline p 2 times in loop, but math
+SETUP root_math[:] = [second[0], 'loop', second[2]]|second[:] = ['read', 'store']
+    load fills the pipeline p in loop, but math reads it in the kernel: they do so equally often
+SETUP root_load.remove('loop')
+    load has steps in loop, but does not have loop itself in the kernel
+SETUP second[:] = ['store']|first[2:2] = ['read']
+    no role reads the pipeline p
+SETUP scopes = [T.WSScope('fil', {'load': ['x']})]
+    the scope fil is no T.ws_op of the program
+SETUP scopes = [T.WSScope('loop', {'lod': ['fill']})]
+    has steps for the role lod, which there is not
+SETUP scopes = [T.WSScope('loop', [[]])]
+    bodies is a dict of roles and their steps
+SETUP scopes = [T.WSScope('a b', [[]])]
+    a name is a text of letters, digits and _ . + -, not 'a b'
+SETUP first[1] = 7
+    a name is a text of letters
+SETUP pipes = [T.WSPipeline('p', x, 0)]
+    T.WSPipeline: depth is an integer from 1 on
+FILL T.copy(A[i, 0:32], x[0:32])
+    not every element of x is written anew in each use of the pipeline p
+FILL T.copy(A[i, :], x)|v = v + 1
+REST v = v + 1
+    v is written in the operation fill
+FILL T.copy(A[i, :], x)|T.sync_threads()
+    sync_threads is part of the operation fill
+FILL if t == 0:|    x[0] = A[i, 0]
+    is part of the operation fill of the schedule
+FILL if i == 2:|    break|T.copy(A[i, :], x)
+    the operation fill of the schedule leaves the loop around it
+REST T.copy(f, g)
+    no role of the schedule executes this statement
+REST w = x[0]|v = v + T.cast(w, 'int32')
+    no role of the schedule executes this statement
+REST for j in T.serial(2):|    with T.ws_op('more'):|        T.copy(f, B[i, :])
+    there are operations of the schedule in this statement
+REST with T.ws_op('fill'):|    T.copy(f, B[i, :])
+    two operations are called fill
+BEFORE T.annotate_ws_schedule(T.WSSchedule(4, roles, pipes, scopes))
+    has a schedule already
+BEFORE T.annotate_ws_pipeline_depth([x])
+    takes a dict of shared tiles and numbers of slots
+"""
+
+
+def cases():
+    changes = {}
+    for line in ERRORS.strip().splitlines():
+        if line.startswith(" "):
+            yield changes, line.strip()
+            changes = {}
+        else:
+            word, _, code = line.partition(" ")
+            changes[word] = code
+
+
+def program(changes):
+    """The text with these lines in place of its words, each indented as the word is."""
+    text = PROGRAM
+    for word, default in DEFAULTS.items():
+        indent = re.search(rf"( *){word}\n", text).group(1)
+        text = text.replace(word, f"\n{indent}".join(changes.get(word, default).split("|")))
+    return text
+
+
+@pytest.mark.parametrize("changes, text", list(cases()))
+def test_errors(tmp_path, changes, text):
+    with pytest.raises(tilelang.CompileError) as error:
+        load_text(tmp_path, program(changes))
+    assert text in str(error.value) and error.value.line > 0
+
+
+def test_the_program_without_a_change(tmp_path):
+    a, b = np.arange(256, dtype=np.float32).reshape(4, 64), np.zeros((4, 64), np.float32)
+    kernel = tilelang.compile(load_text(tmp_path, program({})).main, target="sim:sm_90a")
+    assert not kernel.simulate(a, b, schedules=3).findings and np.array_equal(a, b)
