@@ -40,7 +40,7 @@ def test_at_the_line_of_a_kernel(tmp_path):
         kernel(tmp_path, "x = 1\ndescriptor = T.create_tma_descriptor(x)")
     assert error.value.line == FIRST_LINE + 1
     assert error.value.text.startswith(
-        "T.create_tma_descriptor needs copies by the tensor memory accelerator"
+        "T.create_tma_descriptor needs descriptors of the tensor memory accelerator"
     )
 
 
