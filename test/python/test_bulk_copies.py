@@ -41,7 +41,7 @@ ERRORS = {
     "T.ptx_cp_async_bulk('float32', S, 0, S, 0, 16, 0)": "global_ptr is a tensor, its .data",
     "T.ptx_cp_async_bulk('float16', S, 0, A, 0, 16, 0)": "dtype is float16, but S is float32",
     "T.ptx_cp_async_bulk('float32', S, 0, A, 0, 24, 0)": "bytes is a multiple of 16, at least 16, not 24",
-    "T.ptx_cp_async_bulk('float32', S, 0, A, 0, 16, S)": "barrier_id is a barrier of T.alloc_barrier, or its number, not S",
+    "T.ptx_cp_async_bulk('float32', S, 0, A, 0, 16, S)": "barrier_id is a barrier of T.alloc_barrier",
 }
 
 
