@@ -277,14 +277,9 @@ void Builder::begin_group(int64_t first, int64_t count) {
   frames.push_back({.kind = Frame::Kind::group, .span = here(), .team = {.first = first, .count = count}});
 }
 
-void Builder::begin_op(const std::string& id) {
-  require_kernel("ws_op");
-  begin_group(0, std::max<int64_t>(1, thread_count(draft->function.kernels.back())));
-  frames.back().attrs.entries["op"] = id;
-}
-
 void Builder::end_group() {
   Frame frame = close(Frame::Kind::group, "end_group");
+  if (frame.attrs.find("op")) leave_names(frame.stmts);
   emit(group(frame.team.first, frame.team.count, block(std::move(frame.stmts), frame.span), frame.span, 0,
              std::move(frame.attrs)));
 }

@@ -197,6 +197,7 @@ class Builder {
   void check_control(const Intrinsic& intrinsic) const;
   Frame close(Frame::Kind kind, std::string_view call);
   void emit(Stmt stmt);
+  void leave_names(std::vector<Stmt>& stmts);
   void refuse_in_function() const;
   LoopHead make_head(Loop loop, const std::string& name, const Value& start, const Value& stop,
                      const Value& step, Expr& user_var) const;

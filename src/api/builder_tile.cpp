@@ -8,7 +8,6 @@
 #include "arith/simplify.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
-#include "pass/warp_schedule.h"
 
 namespace tl {
 namespace {
@@ -353,23 +352,6 @@ void Builder::require(const Value& cond, const std::string& message) {
 void Builder::note(const std::string& pass, const std::string& subject, const std::string& text) {
   draft->function.notes.push_back(
       {.pass = pass, .subject = subject, .text = text, .span = here(), .refusal = true});
-}
-
-void Builder::annotate_schedule(const std::string& text,
-                                const std::vector<std::pair<std::string, Buffer>>& tiles) {
-  require_kernel("annotate_ws_schedule");
-  Kernel& k = draft->function.kernels.back();
-  if (k.attrs.find(schedule_attr)) fail(here(), "annotate_ws_schedule: this kernel has a schedule already");
-  for (auto& [pipeline, tile] : tiles) {
-    check_owner(tile);
-    BufferInfo& info = draft->function[tile.id];
-    if (!info.pipeline.empty())
-      fail(here(), "annotate_ws_schedule: {} is a tile of two pipelines, {} and {}: each has its own slots",
-           info.name, info.pipeline, pipeline);
-    info.pipeline = pipeline;
-  }
-  k.attrs.entries[std::string(schedule_attr)] = text;
-  k.schedule_span = here();
 }
 
 void Builder::annotate(const std::string& key, AttrValue value) {

@@ -170,7 +170,7 @@ struct OthersChecker {
     return call && call->intrinsic == &assume_function && is_common(n->value);
   }
   void check_others(const OpScope& scope) const {
-    bool begun = scope.loop || false;
+    bool begun = bool(scope.loop);
     for (auto& stmt : scope.body) {
       begun |= !op_of(stmt).empty();
       if (!op_of(stmt).empty() || is_for_all(stmt) || (!begun && is_beginning(stmt))) continue;
@@ -202,6 +202,11 @@ struct OthersChecker {
            "the operation {} of the schedule leaves the loop around it, or the kernel: one role alone "
            "would do so",
            op_of(op));
+    visit(op.as<Group>()->body, [&](const Group& n) {
+      if (op_of(Stmt(&n)).empty())
+        fail(n.span, "the operation {} of the schedule has a team of its own, but its role is one already",
+             op_of(op));
+    });
     visit(op, [&](const Call& c) {
       bool names = c.intrinsic->effect == Intrinsic::Effect::thread || c.intrinsic == &elected ||
                    c.intrinsic == &random_sequence;
@@ -282,8 +287,11 @@ struct ExchangeChecker {
              "every role executes this statement, but {} is written in the operation {} of one role",
              f[b].name, op);
     };
-    for (auto& stmt : scope.body)
-      if (op_of(stmt).empty()) check(stmt);
+    bool begun = bool(scope.loop);  // what the kernel begins with is there for all roles
+    for (auto& stmt : scope.body) {
+      begun |= !op_of(stmt).empty();
+      if (begun && op_of(stmt).empty()) check(stmt);
+    }
     for (auto& name : scope.names) check(name);
     if (scope.loop) check(scope.loop);
   }

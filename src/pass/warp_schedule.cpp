@@ -97,8 +97,9 @@ struct ScheduleReader {
       for (size_t j = 0; j < i; j++)
         if (s.pipelines[j].name == p.name) refuse("two pipelines are called {}", p.name);
       if (p.slots < 1) refuse("the pipeline {} has {} slots; its depth is 1 or more", p.name, p.slots);
-      for (size_t b = 0; b < f.buffers.size(); b++)
-        if (f.buffers[b].pipeline == p.name) p.tiles.push_back({int(b)});
+      visit(k.body, [&](const Alloc& n) {
+        if (f[n.buffer].pipeline == p.name) p.tiles.push_back(n.buffer);
+      });
       if (p.tiles.empty()) refuse("the pipeline {} has no tile", p.name);
       for (BufferId b : p.tiles) check_tile(p, b);
     }

@@ -184,3 +184,62 @@ def test_the_program_without_a_change(tmp_path):
     a, b = np.arange(256, dtype=np.float32).reshape(4, 64), np.zeros((4, 64), np.float32)
     kernel = tilelang.compile(load_text(tmp_path, program({})).main, target="sim:sm_90a")
     assert not kernel.simulate(a, b, schedules=3).findings and np.array_equal(a, b)
+
+
+def run(body, tmp_path, target="sim:sm_90a"):
+    text = PROGRAM.partition("    with T.Kernel")[0] + body
+    a, b = np.random.default_rng(0).random((4, 64), np.float32), np.zeros((4, 64), np.float32)
+    kernel = tilelang.compile(load_text(tmp_path, text).main, target=target)
+    if target.startswith("sim"):
+        assert not kernel.simulate(a, b, schedules=3).findings
+    else:
+        kernel(a, b)
+    return a, b
+
+
+SCHEDULE = """
+    T.annotate_ws_schedule(T.WSSchedule(
+        4, [T.WSRole("load", warps_lo=0, warps_hi=1), T.WSRole("math", warps_lo=1, warps_hi=4)],
+        [T.WSPipeline("p", [x], 2)],
+        [T.WSScope(T.WSScope.ROOT, [["loop"], ["begin", "loop", "end"]]),
+         T.WSScope("loop", [[S.producer_acquire("p"), "fill", S.producer_commit("p")],
+                            [S.consumer_wait("p"), "read", S.consumer_release("p")]])]))
+"""
+KERNEL = """
+with T.Kernel(1, threads=128):
+    x = T.alloc_shared((64,), "float32")
+    own = T.alloc_barrier(96)
+    last = T.alloc_var("float32", init=1.0)
+""" + SCHEDULE + """
+    with T.ws_op("begin"):
+        total = T.alloc_fragment((64,), "float32")
+        two = 2 + n_of
+        T.clear(total)
+    with T.ws_op("loop"):
+        for i in T.serial(4):
+            with T.ws_op("fill"):
+                T.copy(A[i, :], x)
+            with T.ws_op("read"):
+                for j in T.Parallel(64):
+                    total[j] = total[j] + x[j] * two
+                T.barrier_arrive(own)
+                T.barrier_wait(own, i % 2)
+                last = last + 1.0
+    with T.ws_op("end"):
+        for j in T.Parallel(64):
+            total[j] = total[j] + last
+        T.copy(total, B[KERNEL, :])
+"""  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["sim:sm_90a", "sim:sm_80"])
+def test_two_kernels_and_what_operations_make(tmp_path, target):
+    """Names, tiles and variables that an operation makes are for the others of its role; the program's own
+    barriers stand beside those of pipelines; pipelines of two kernels may have one name."""
+    kernels = [KERNEL.replace("KERNEL", str(k)).replace("n_of", str(k)) for k in (0, 1)]
+    body = "".join(f"    {line}\n" for kernel in kernels for line in kernel.splitlines())
+    if target == "sim:sm_80":  # all threads of the block come to the barrier there
+        body = body.replace("alloc_barrier(96)", "alloc_barrier(128)")
+    a, b = run(body, tmp_path, target=target)
+    sums = a.astype(np.float64).sum(0)
+    assert np.allclose(b[0], 2 * sums + 5) and np.allclose(b[1], 3 * sums + 5) and not b[2:].any()
