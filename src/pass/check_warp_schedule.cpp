@@ -149,9 +149,8 @@ struct OthersChecker {
       bool variable = info.scope == Scope::local && info.shape.empty() && info.reducer.empty();
       return !variable && (info.scope != Scope::global || written.contains(n.buffer));
     };
-    return !e || !contains(e, reads, [](const Call& c) {
-      return c.intrinsic->effect != Intrinsic::Effect::pure && c.intrinsic != &assume_function;
-    });
+    return !e ||
+           !contains(e, reads, [](const Call& c) { return c.intrinsic->effect != Intrinsic::Effect::pure; });
   }
   bool is_beginning(const Stmt& stmt) const {  // of barriers of the program's own
     auto* branch = stmt.as<If>();
@@ -167,7 +166,10 @@ struct OthersChecker {
       return f[n->buffer].scope == Scope::local && f[n->buffer].shape.empty() && is_common(n->value);
     auto* n = stmt.as<Eval>();
     auto* call = n ? n->value.as<Call>() : nullptr;
-    return call && call->intrinsic == &assume_function && is_common(n->value);
+    if (!call) return false;
+    bool says = call->intrinsic == &assume_function || call->intrinsic == &print_row ||
+                call->intrinsic == &device_assert;
+    return says && std::ranges::all_of(call->args, [&](auto& e) { return is_common(e); });
   }
   void check_others(const OpScope& scope) const {
     bool begun = bool(scope.loop);

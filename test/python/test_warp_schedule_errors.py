@@ -243,3 +243,8 @@ def test_two_kernels_and_what_operations_make(tmp_path, target):
     a, b = run(body, tmp_path, target=target)
     sums = a.astype(np.float64).sum(0)
     assert np.allclose(b[0], 2 * sums + 5) and np.allclose(b[1], 3 * sums + 5) and not b[2:].any()
+
+
+def test_what_every_role_may_say(tmp_path):
+    changes = {"REST": "T.device_assert(i + v < 4, 'small')|T.print(i)|v = v + 0"}
+    load_text(tmp_path, program(changes))
