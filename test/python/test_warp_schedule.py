@@ -417,3 +417,37 @@ def test_what_a_schedule_is_made_of():
     assert isinstance(T.ws(1, 2), T.WarpSpecializeFrame) and T.ws(1, 2).frames == [1, 2]
     with pytest.raises(tilelang.CompileError, match="kind is a T.WSSyncKind, not 'wait'"):
         S("wait", "p")
+
+
+@pytest.mark.parametrize("target", [SIM, "reference"])
+def test_names_in_annotations(target):
+    named = {n: {T.WSID: n} for n in ("clear", "loop", "copy", "gemm", "scale", "store")}
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 256), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            T.annotate_ws_schedule(
+                T.WSSchedule(
+                    8,
+                    [T.WSRole("load", warps_lo=0, warps_hi=4), T.WSRole("math", warps_lo=4, warps_hi=8)],
+                    [T.WSPipeline("a", [a], 2)],
+                    [
+                        T.WSScope(T.WSScope.ROOT, [["loop"], ["clear", "loop", "scale", "store"]]),
+                        T.WSScope("loop", ring("a", "copy", "gemm")),
+                    ],
+                )
+            )
+            T.clear(c, annotations=named["clear"])
+            for k in T.Pipelined(4, num_stages=2, annotations=named["loop"]):
+                T.copy(A[:, k * 64 : (k + 1) * 64], a, annotations=named["copy"])
+                T.gemm(a, a, c, transpose_B=True, annotations=named["gemm"])
+            for i, j in T.Parallel(64, 64, annotations=named["scale"]):
+                c[i, j] = c[i, j] * 2
+            T.copy(c, C, annotations=named["store"])
+
+    a, c = numbers(64, 256), np.full((64, 64), np.nan, np.float32)
+    kernel = tilelang.compile(main, target=target)
+    kernel(a, c)
+    assert np.array_equal(c, 2 * (a.astype(float) @ a.astype(float).T))
+    assert "is a hint that this version does not use" not in str(kernel.explain())

@@ -45,8 +45,8 @@ from typing import Any
 
 from .._core import Buffer
 from ..front.trace import fail, in_kernel
+from .tile import WSID
 
-WSID = "tl.ws_op_id"  # the key of an operation's name in annotations
 _WARP = 32  # threads
 _NAME = re.compile(r"[\w.+-]+")
 
@@ -296,7 +296,9 @@ def annotate_ws_pipeline_depth(depth_map: dict) -> None:
 @contextlib.contextmanager
 def ws_op(op_id: str) -> Iterator[None]:
     """`with T.ws_op("copy"): …`, the statements in it are the operation of that name in a schedule of warps
-    (T.annotate_ws_schedule).  Without a schedule it means nothing."""
+    (T.annotate_ws_schedule).  Without a schedule it means nothing.
+
+    One tile operator or loop may have its name in `annotations`: T.copy(…, annotations={T.WSID: "copy"})."""
     builder = in_kernel("T.ws_op").builder
     builder.begin_op(_name("T.ws_op", op_id))
     yield
