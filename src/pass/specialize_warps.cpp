@@ -305,6 +305,27 @@ void make_barriers(ScheduledKernel& all, std::vector<Stmt>& out) {
   for (auto& stmt : initialised(all.f, words, all.s.span)) out.push_back(stmt);
 }
 
+void report(const ScheduledKernel& all) {
+  auto note = [&](std::string text, bool refusal) {
+    all.f.notes.push_back(
+        {"specialize_warps", std::string(schedule_attr), std::move(text), all.s.span, refusal});
+  };
+  std::vector<std::string> parts;
+  for (auto& role : all.s.roles)
+    parts.push_back(fmt::format("{} is the warps [{}, {})", role.name, role.first, role.last));
+  for (auto& pipe : all.s.pipelines) {
+    std::vector<std::string> tiles;
+    for (BufferId b : pipe.tiles) tiles.push_back(all.f[b].name);
+    parts.push_back(fmt::format("the pipeline {} has {} slot{} of {}", pipe.name, pipe.slots,
+                                pipe.slots == 1 ? "" : "s", fmt::join(tiles, " and ")));
+  }
+  note(fmt::format("{}", fmt::join(parts, ", ")), false);
+  bool wishes = std::ranges::any_of(all.s.roles, [](auto& role) { return role.registers != 0; });
+  if (wishes && all.target.lacks(*find_instr("setmaxnreg_inc")))
+    note(fmt::format("max_nreg changes nothing: {} moves no registers between warps", all.target.name), true);
+  for (auto& text : all.by_threads) note(text, true);
+}
+
 void carry_out(Function& f, Kernel& k, const Target& target) {
   ScheduledKernel all{.f = f, .k = k, .target = target, .s = read_warp_schedule(f, k)};
   check_registers(all);
@@ -321,16 +342,9 @@ void carry_out(Function& f, Kernel& k, const Target& target) {
     for (size_t i = scope.loop ? 0 : first; i < scope.body.size(); i++)
       if (scope.body[i].as<Alloc>()) out.push_back(scope.body[i]);
   make_barriers(all, out);
-  std::vector<std::string> roles;
-  for (auto& role : all.s.roles) {
-    out.push_back(RoleProgram{.all = all, .role = role}.run(first));
-    roles.push_back(fmt::format("{} is the warps [{}, {})", role.name, role.first, role.last));
-  }
+  for (auto& role : all.s.roles) out.push_back(RoleProgram{.all = all, .role = role}.run(first));
   k.body = block(std::move(out), k.body->span);
-  f.notes.push_back({"specialize_warps", std::string(schedule_attr),
-                     fmt::format("{}", fmt::join(roles, ", ")), all.s.span});
-  for (auto& text : all.by_threads)
-    f.notes.push_back({"specialize_warps", std::string(schedule_attr), text, all.s.span, true});
+  report(all);
 }
 
 bool can_carry_out(const Target& target) {

@@ -120,6 +120,12 @@ def test_other_targets(target):
     assert target in ("sim:sm_90", "reference") or plain in str(kernel.explain())
     if target == "sim:sm_90":  # roles, without the products of warpgroups and without registers of their own
         text = kernel._kernel.machine_text
+        told = str(kernel.explain())
+        assert (
+            "math is the warps [0, 8), load is the warps [8, 12), the pipeline ab has 3 slots of a and b"
+            in told
+        )
+        assert "max_nreg changes nothing: sm_90 moves no registers between warps" in told
         assert "group(256 : +128)" in text and "wgmma" not in text and "setmaxnreg" not in text
 
 
@@ -451,3 +457,36 @@ def test_names_in_annotations(target):
     kernel(a, c)
     assert np.array_equal(c, 2 * (a.astype(float) @ a.astype(float).T))
     assert "is a hint that this version does not use" not in str(kernel.explain())
+
+
+@pytest.mark.parametrize("count", [0, 3, 8])
+def test_a_while_loop(count):
+    """Its turns are counted by each thread; where a copy begins is a variable's value."""
+
+    @T.prim_func
+    def main(A: T.Tensor((8, 64), "float32"), n: T.int32, B: T.Tensor((8, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            x, i = T.alloc_shared((64,), "float32"), T.alloc_var("int32", init=0)
+            T.annotate_ws_schedule(
+                T.WSSchedule(
+                    4,
+                    [T.WSRole("load", warps_lo=0, warps_hi=1), T.WSRole("math", warps_lo=1, warps_hi=4)],
+                    T.WSPipeline("p", x, 2),
+                    [
+                        T.WSScope(T.WSScope.ROOT, [["loop"], ["loop"]]),
+                        T.WSScope("loop", ring("p", "in", "out")),
+                    ],
+                )
+            )
+            with T.ws_op("loop"):
+                while i < n:
+                    with T.ws_op("in"):
+                        T.copy(A[i, :], x)
+                    with T.ws_op("out"):
+                        T.copy(x, B[i, :])
+                    i = i + 1
+
+    a, b = np.random.default_rng(0).random((8, 64), np.float32), np.zeros((8, 64), np.float32)
+    kernel = simulated(main, a, count, b, schedules=5)
+    assert np.array_equal(b[:count], a[:count]) and not b[count:].any()
+    assert "p_uses" in kernel._kernel.machine_text and "tma_load" in str(kernel.explain())
