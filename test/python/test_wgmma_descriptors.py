@@ -158,6 +158,41 @@ def test_wgmma_mma():
     assert np.array_equal(c, a.astype(float) @ a.astype(float))
 
 
+@pytest.mark.parametrize("b_transposed", [False, True])
+def test_the_emitter(b_transposed):
+    products = T.WGMMATensorCoreIntrinEmitter(
+        "float16", "float16", "float32", False, b_transposed, 8, 1, 16, 64, chunk=32
+    )
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((128, 64), "float32")
+    ):
+        with T.Kernel(1, threads=256):
+            a, b = T.alloc_shared((2, 128, 32), "float16"), T.alloc_shared((2, 64, 32), "float16")
+            if not b_transposed:
+                b = T.alloc_shared((2, 32, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            for k in T.serial(2):
+                T.copy(A[:, k * 32 : (k + 1) * 32], a[k, :, :])
+                if b_transposed:
+                    T.copy(B[:, k * 32 : (k + 1) * 32], b[k, :, :])
+                else:
+                    T.copy(B[k * 32 : (k + 1) * 32, :], b[k, :, :])
+            for k in T.serial(2):
+                products.wgmma(a[k, :, :], b[k, :, :], c, clear_accum=(k == 0), wg_wait=-1)
+            T.wait_wgmma(0)
+            T.copy(c, C)
+
+    a, b, c = numbers(128, 64), numbers(64, 64, seed=1), np.full((128, 64), np.nan, np.float32)
+    run(main, a, b, c)
+    assert np.array_equal(c, a.astype(float) @ (b.T if b_transposed else b).astype(float))
+    with pytest.raises(tilelang.CompileError, match="block_row_warps is 2; it must be a multiple of 4"):
+        T.WGMMATensorCoreIntrinEmitter()
+    with pytest.raises(tilelang.CompileError, match="there is no product m64n16k16 of float16, bfloat16"):
+        T.WGMMATensorCoreIntrinEmitter("float16", "bfloat16", "float32", False, False, 4, 1, 16, 64)
+
+
 def test_the_device_compiler_takes_it():
     kernel = tilelang.compile(product(1, True, False), target="cuda -arch=sm_90a")
     source = kernel.get_kernel_source()

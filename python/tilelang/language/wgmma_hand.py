@@ -29,6 +29,7 @@ from .foreign import Pointer, access_ptr
 from .gemm import GemmWarpPolicy, gemm_statement
 from .mma_hand import _array
 from .places import moved
+from .products import _wait
 
 UNIT = 16  # bytes
 WIDTHS = (0, 128, 64, 32)  # bytes of the pattern, by layout type
@@ -348,5 +349,77 @@ def wgmma_mma(
     gemm_statement("T.wgmma_mma", *arguments, in_flight=True)
 
 
-__all__ = ["WGMMADescriptorParams", "alloc_descriptor", "alloc_wgmma_desc", "increase_descriptor_offset",
-           "initialize_wgmma_descriptor", "ptx_wgmma_rs", "ptx_wgmma_ss", "wgmma_mma"]  # fmt: skip
+class WGMMATensorCoreIntrinEmitter:
+    """The products of one gemm C += A @ B of a block by wgmma, for a kernel that waits for them itself.
+
+    The block's warps form a grid of block_row_warps (a multiple of 4: warpgroups) × block_col_warps; each
+    computes warp_row_tiles × warp_col_tiles elements of C, of chunk elements of k at a time.
+    a_transposed: A's tile is (k, m); b_transposed: B's is (n, k).  reduce_k, num_elems_per_byte: 1, and
+    is_m_first, thread_var as they are, as the compiler divides C among the warpgroups."""
+
+    M_DIM = wgmma_inst_m = 64
+
+    def __init__(
+        self,
+        a_dtype: Any = "float16",
+        b_dtype: Any = "float16",
+        accum_dtype: Any = "float16",
+        a_transposed: bool = False,
+        b_transposed: bool = False,
+        block_row_warps: int = 2,
+        block_col_warps: int = 2,
+        warp_row_tiles: int = 8,
+        warp_col_tiles: int = 8,
+        chunk: int = 16,
+        reduce_k: int = 1,
+        num_elems_per_byte: int = 1,
+        is_m_first: bool | None = False,
+        thread_var: Any = None,
+    ) -> None:
+        what = "T.WGMMATensorCoreIntrinEmitter"
+        names = [_NAMES.get(str(as_dtype(t)), "") for t in (a_dtype, b_dtype, accum_dtype)]
+        self.micro_size_k = self.wgmma_inst_k = 256 // _BITS.get(names[0], 256)
+        _row(what, (a_dtype, b_dtype, accum_dtype), f"m64n16k{self.micro_size_k}", "ss")
+        if reduce_k != 1 or num_elems_per_byte != 1 or is_m_first or thread_var is not None:
+            raise fail(f"{what}: reduce_k and num_elems_per_byte are 1, is_m_first False, thread_var None")
+        for name, size, unit in (
+            ("block_row_warps", block_row_warps, 4),
+            ("warp_row_tiles", warp_row_tiles, 16),
+            ("warp_col_tiles", warp_col_tiles, 8),
+            ("chunk", chunk, self.micro_size_k),
+        ):
+            if size < unit or size % unit:
+                raise fail(f"{what}: {name} is {size}; it must be a multiple of {unit}")
+        self.a_dtype, self.b_dtype, self.accum_dtype = map(as_dtype, (a_dtype, b_dtype, accum_dtype))
+        self.a_transposed, self.b_transposed = bool(a_transposed), bool(b_transposed)
+        self.block_row_warps, self.block_col_warps = block_row_warps, block_col_warps
+        self.warp_row_tiles, self.warp_col_tiles, self.chunk = warp_row_tiles, warp_col_tiles, chunk
+
+    def wgmma(
+        self, A_region: Any, B_region: Any, C_region: Any, clear_accum: Any = False, wg_wait: int = 0
+    ) -> None:
+        """Begin C += A @ B, as T.wgmma_gemm does, and wait until at most wg_wait groups of products are in
+        flight; -1: do not wait.
+
+        A_region (block_row_warps · warp_row_tiles, chunk), a shared tile or a fragment; B_region (chunk,
+        block_col_warps · warp_col_tiles), a shared tile; C_region, a fragment."""
+        what = "T.WGMMATensorCoreIntrinEmitter.wgmma"
+        rows, columns = (
+            self.block_row_warps * self.warp_row_tiles,
+            self.block_col_warps * self.warp_col_tiles,
+        )
+        shape = tuple(n for n in getattr(C_region, "shape", None) or C_region.extents if n != 1)
+        if shape != (rows, columns):
+            raise fail(f"{what}: C is {rows} × {columns} for these warps, not {' × '.join(map(str, shape))}")
+        policy = GemmWarpPolicy.FullCol if self.block_row_warps == 4 else GemmWarpPolicy.Square
+        if self.block_col_warps == 1:
+            policy = GemmWarpPolicy.FullRow
+        sides = (self.a_transposed, self.b_transposed, policy, clear_accum, None)
+        gemm_statement(what, A_region, B_region, C_region, *sides, in_flight=True)
+        if wg_wait != -1:
+            _wait(what, wg_wait)
+
+
+__all__ = ["WGMMADescriptorParams", "WGMMATensorCoreIntrinEmitter", "alloc_descriptor", "alloc_wgmma_desc",
+           "increase_descriptor_offset", "initialize_wgmma_descriptor", "ptx_wgmma_rs", "ptx_wgmma_ss",
+           "wgmma_mma"]  # fmt: skip
