@@ -354,8 +354,8 @@ class WGMMATensorCoreIntrinEmitter:
 
     The block's warps form a grid of block_row_warps (a multiple of 4: warpgroups) × block_col_warps; each
     computes warp_row_tiles × warp_col_tiles elements of C, of chunk elements of k at a time.
-    a_transposed: A's tile is (k, m); b_transposed: B's is (n, k).  reduce_k, num_elems_per_byte: 1, and
-    is_m_first, thread_var as they are, as the compiler divides C among the warpgroups."""
+    a_transposed: A's tile is (k, m); b_transposed: B's is (n, k).  reduce_k and num_elems_per_byte are 1;
+    is_m_first and thread_var are left out, as the compiler divides C among the warpgroups."""
 
     M_DIM = wgmma_inst_m = 64
 
