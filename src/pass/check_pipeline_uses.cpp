@@ -164,8 +164,8 @@ struct PipelineChecker {
     std::vector<Stmt> ops;
     for (size_t place : std::set<size_t>(use.ops.begin(), use.ops.end())) ops.push_back(scope.body[place]);
     for (BufferId tile : pipe.tiles) {
-      TileUse all = use_of(f, without_ops(block(ops)), tile);
-      if (all.touched && all.overwrites && !all.reads_earlier) continue;
+      TileUse filling = use_of(f, without_ops(block(ops)), tile);
+      if (filling.touched && filling.overwrites && !filling.reads_earlier) continue;
       fail(
           ops.empty() ? s.span : ops[0]->span,
           "not every element of {} is written anew in each use of the pipeline {}, and another slot does not "
@@ -186,12 +186,85 @@ struct PipelineChecker {
   }
 };
 
+// Runs the syncs of all roles, each as far as it comes, with more turns of each loop than slots: what they
+// wait for depends on counts alone, so that they come as far in any other order.
+struct ProgressChecker {
+  const ScheduledOps& all;
+  const WarpSchedule& s = all.s;
+  int64_t turns = 0;  // of each loop
+  struct Runner {
+    const WarpRole* role = nullptr;
+    std::vector<const WarpStep*> steps = {};
+    size_t at = 0;
+    std::map<std::string, int64_t> begun = {};     // uses of a pipeline
+    std::map<std::string, int64_t> released = {};  // of those, that it reads
+  };
+  std::vector<Runner> runners = {};
+  std::map<std::string, int64_t> filled = {};
+
+  void collect(const OpScope& scope, const WarpRole& role, std::vector<const WarpStep*>& out) const {
+    auto it = scope.steps.find(role.name);
+    if (it == scope.steps.end()) return;
+    for (int64_t turn = 0; turn < (scope.loop && !scope.loop.as<If>() ? turns : 1); turn++)
+      for (auto& step : it->second) {
+        if (step.kind != StepKind::op) out.push_back(&step);
+        const OpScope* inner = step.kind == StepKind::op ? s.scope(step.name) : nullptr;
+        if (inner) collect(*inner, role, out);
+      }
+  }
+  bool may_go_on(const Runner& r, const WarpStep& step) const {
+    auto of = [](auto& counts, const std::string& name) {
+      auto it = counts.find(name);
+      return it == counts.end() ? 0 : it->second;
+    };
+    int64_t number = of(r.begun, step.name);
+    if (step.kind == StepKind::wait) return of(filled, step.name) > number;
+    if (step.kind != StepKind::acquire) return true;
+    int64_t slots = s.pipelines[s.pipeline(step.name)].slots;
+    return std::ranges::all_of(runners, [&](const Runner& other) {
+      auto it = other.released.find(step.name);
+      return it == other.released.end() || number < it->second + slots;
+    });
+  }
+  void take(Runner& r, const WarpStep& step) {
+    if (step.begins()) r.begun[step.name]++;
+    if (step.kind == StepKind::commit) filled[step.name]++;
+    if (step.kind == StepKind::release)
+      r.released[step.name] = std::max<int64_t>(0, r.begun[step.name] - step.late);
+  }
+
+  void run() {
+    for (auto& pipe : s.pipelines) turns = std::max(turns, pipe.slots + 2);
+    for (auto& role : s.roles) {
+      Runner r{.role = &role};
+      collect(s.scopes[0], role, r.steps);
+      for (auto* step : r.steps)
+        if (step->kind == StepKind::wait) r.released[step->name] = 0;
+      runners.push_back(std::move(r));
+    }
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Runner& r : runners)
+        for (; r.at < r.steps.size() && may_go_on(r, *r.steps[r.at]); r.at++, moved = true)
+          take(r, *r.steps[r.at]);
+    }
+    std::string stuck;
+    for (Runner& r : runners)
+      if (r.at < r.steps.size())
+        stuck +=
+            fmt::format("{}{} {} of the pipeline {}", stuck.empty() ? "" : ", ", r.role->name,
+                        r.steps[r.at]->produces() ? "for a slot" : "for what is in one", r.steps[r.at]->name);
+    if (!stuck.empty()) all.refuse("roles wait for each other for ever: {}", stuck);
+  }
+};
+
 }  // namespace
 
 void check_pipeline_uses(const ScheduledOps& all) {
   PipelineChecker checker{.all = all};
   for (auto& role : all.s.roles) checker.walk(all.s.scopes[0], role, {});
   for (size_t p = 0; p < all.s.pipelines.size(); p++) checker.check_pipeline(p);
+  ProgressChecker{.all = all}.run();
 }
 
 }  // namespace tl

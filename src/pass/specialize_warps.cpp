@@ -19,7 +19,6 @@
 
 #include <algorithm>
 
-#include "arith/simplify.h"
 #include "base/error.h"
 #include "ops/op.h"
 #include "ops/tma_boxes.h"
@@ -47,10 +46,6 @@ struct ScheduledKernel {
   std::vector<SlotBarriers> barriers = {};  // by pipeline
   std::map<BufferId, size_t> pipeline_of = {};
   std::vector<std::string> by_threads = {};  // copies that the accelerator does not do, and why
-
-  size_t tile_rank(BufferId tile) const {  // of one slot
-    return f[tile].shape.size() - (s.pipelines[pipeline_of.at(tile)].slots > 1);
-  }
 };
 
 struct RoleProgram {

@@ -1,10 +1,7 @@
 #include "pass/warp_schedule.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 
 #include "base/error.h"
 

@@ -248,3 +248,43 @@ def test_two_kernels_and_what_operations_make(tmp_path, target):
 def test_what_every_role_may_say(tmp_path):
     changes = {"REST": "T.device_assert(i + v < 4, 'small')|T.print(i)|v = v + 0"}
     load_text(tmp_path, program(changes))
+
+
+CYCLE = """
+    with T.Kernel(1, threads=128):
+        x, y = T.alloc_shared((64,), "float32"), T.alloc_shared((64,), "float32")
+        f, g = T.alloc_fragment((64,), "float32"), T.alloc_fragment((64,), "float32")
+        left = ["fill_x", "read_y"]
+        here = [S.producer_acquire("x"), "fill_x", S.producer_commit("x")]
+        there = [S.consumer_wait("y"), "read_y", S.consumer_release("y")]
+        T.annotate_ws_schedule(T.WSSchedule(
+            4, [T.WSRole("left", warps_lo=0, warps_hi=2), T.WSRole("right", warps_lo=2, warps_hi=4)],
+            [T.WSPipeline("x", [x], 1), T.WSPipeline("y", [y], 1)],
+            [T.WSScope(T.WSScope.ROOT, [["loop"], ["loop"]]),
+             T.WSScope("loop", [LEFT,
+                 [S.consumer_wait("x"), "read_x", S.consumer_release("x"),
+                  S.producer_acquire("y"), "fill_y", S.producer_commit("y")]])]))
+        with T.ws_op("loop"):
+            for i in T.serial(2):
+                with T.ws_op("fill_x"):
+                    T.copy(A[i, :], x)
+                with T.ws_op("read_x"):
+                    T.copy(x, f)
+                with T.ws_op("fill_y"):
+                    T.copy(f, y)
+                with T.ws_op("read_y"):
+                    T.copy(y, g)
+                    T.copy(g, B[i, :])
+"""
+
+
+def test_roles_that_wait_for_each_other(tmp_path):
+    """There and back: in the program's order it ends, the other way round each role waits for the other."""
+    a, b = run(CYCLE.replace("LEFT", "here + there"), tmp_path)
+    assert np.array_equal(a[:2], b[:2])
+    with pytest.raises(tilelang.CompileError) as error:
+        run(CYCLE.replace("LEFT", "there + here"), tmp_path)
+    assert (
+        "roles wait for each other for ever: left for what is in one of the pipeline y, right for what is in "
+        "one of the pipeline x" in str(error.value)
+    )
