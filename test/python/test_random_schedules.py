@@ -1,5 +1,5 @@
-"""Random schedules of warps, chains of roles each of which reads what the one before has filled, give what the
-program gives without them, and the simulator finds nothing."""
+"""Random schedules of warps, chains of roles each of which reads what the one before has filled: they give
+what the program gives without them, and the simulator finds nothing."""
 
 import itertools
 import random

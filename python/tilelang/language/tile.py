@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any
 
 from .._core import Buffer, Expr, Region
@@ -137,16 +138,21 @@ def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *wr
 WSID = "tl.ws_op_id"  # in annotations: the name of an operation, as `with T.ws_op(name):` gives it
 
 
+def schedule_name(what: str, name: Any) -> str:
+    """A name in a schedule of warps: an error unless it is one word."""
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name) or name == ".":
+        raise fail(f"{what}: a name is a text of letters, digits and _ . + -, not {name!r}")
+    return name
+
+
 def operation_of(what: str, annotations: Any) -> str | None:
     """The name that annotations give to a statement or loop for a schedule of warps; others are hints."""
     given = annotations.get(WSID) if isinstance(annotations, dict) else None
     if given is None:
         unused(what, annotations=annotations or None)
         return None
-    from .warp_schedule import _name
-
     unused(what, annotations={key: x for key, x in annotations.items() if key != WSID} or None)
-    return _name(what, given)
+    return schedule_name(what, given)
 
 
 def _named(loop: Loop, what: str, annotations: Any) -> Loop:

@@ -39,22 +39,14 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._core import Buffer
 from ..front.trace import fail, in_kernel
-from .tile import WSID
+from .tile import WSID, schedule_name
 
 _WARP = 32  # threads
-_NAME = re.compile(r"[\w.+-]+")
-
-
-def _name(what: str, name: Any) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name == ".":
-        raise fail(f"{what}: a name is a text of letters, digits and _ . + -, not {name!r}")
-    return name
 
 
 def _count(what: str, value: Any, least: int) -> int:
@@ -74,7 +66,7 @@ class WSOpRef(WSInstr):
     """The operation of that name (T.ws_op); in a list of steps its name alone does as well."""
 
     def __init__(self, id: str) -> None:
-        self._id = _name("T.WSOpRef", id)
+        self._id = schedule_name("T.WSOpRef", id)
 
     @property
     def id(self) -> str:
@@ -110,7 +102,7 @@ class WSSync(WSInstr):
             raise fail(f"T.WSSync: kind is a T.WSSyncKind, not {kind!r}")
         self._kind = kind
         given = pipeline.name if isinstance(pipeline, WSPipeline) else pipeline
-        self._pipeline = _name("T.WSSync: pipeline", given)
+        self._pipeline = schedule_name("T.WSSync: pipeline", given)
         self._stage = _count("T.WSSync: stage", stage, 0)
 
     kind = property(lambda self: self._kind, doc="The T.WSSyncKind.")
@@ -149,7 +141,7 @@ class WSPipeline:
     depth: how many uses may be under way at once; T.annotate_ws_pipeline_depth may say otherwise."""
 
     def __init__(self, name: str, buffers: Any, depth: int) -> None:
-        self._name = _name("T.WSPipeline", name)
+        self._name = schedule_name("T.WSPipeline", name)
         self._buffers = list(buffers) if isinstance(buffers, (list, tuple)) else [buffers]
         self._depth = _count("T.WSPipeline: depth", depth, 1)
         for buffer in self._buffers:
@@ -168,7 +160,7 @@ class WSRole:
     the launch, 65536 divided by the block's threads.  sm_90a moves them between roles, others ignore it."""
 
     def __init__(self, name: str, *, warps_lo: int, warps_hi: int, max_nreg: int = 0) -> None:
-        self._name = _name("T.WSRole", name)
+        self._name = schedule_name("T.WSRole", name)
         self._warps = (
             _count("T.WSRole: warps_lo", warps_lo, 0),
             _count("T.WSRole: warps_hi", warps_hi, 1),
@@ -191,7 +183,7 @@ class WSScope:
     ROOT = "tl.ws_scope_root"
 
     def __init__(self, id: str, bodies: Any) -> None:
-        self._id = _name("T.WSScope", id)
+        self._id = schedule_name("T.WSScope", id)
         self._bodies = bodies
 
     id = property(lambda self: self._id, doc="The operation's name, or WSScope.ROOT.")
@@ -214,7 +206,9 @@ class WSScope:
             if not isinstance(steps, (list, tuple)):
                 raise fail(f"{what}: the steps of a role are a list, not {steps!r}")
             steps = [step if isinstance(step, WSInstr) else WSOpRef(step) for step in steps]
-            lines.append(f"at {place} {_name(what, role)}: {' '.join(step._text() for step in steps)}")
+            lines.append(
+                f"at {place} {schedule_name(what, role)}: {' '.join(step._text() for step in steps)}"
+            )
         return lines
 
 
@@ -300,7 +294,7 @@ def ws_op(op_id: str) -> Iterator[None]:
 
     One tile operator or loop may have its name in `annotations`: T.copy(…, annotations={T.WSID: "copy"})."""
     builder = in_kernel("T.ws_op").builder
-    builder.begin_op(_name("T.ws_op", op_id))
+    builder.begin_op(schedule_name("T.ws_op", op_id))
     yield
     builder.end_group()
 
