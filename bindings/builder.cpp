@@ -77,7 +77,8 @@ void bind_structure(nb::class_<Builder>& c) {
       .def("begin_else", &Builder::begin_else)
       .def("end_if", &Builder::end_if)
       .def("begin_group", &Builder::begin_group, "first"_a, "count"_a)
-      .def("end_group", &Builder::end_group);
+      .def("end_group", &Builder::end_group)
+      .def("begin_op", &Builder::begin_op, "id"_a);
 }
 
 void bind_memory(nb::class_<Builder>& c) {
@@ -195,6 +196,7 @@ void bind_builder(nb::module_& m) {
           "op"_a, "operands"_a, "attrs"_a)
       .def("end_tile", &Builder::end_tile)
       .def("use_swizzle", &Builder::use_swizzle, "panel_size"_a, "order"_a)
+      .def("annotate_schedule", &Builder::annotate_schedule, "text"_a, "tiles"_a)
       .def(
           "annotate",
           [](Builder& b, const std::string& key, nb::object value) { b.annotate(key, attr_of(key, value)); },

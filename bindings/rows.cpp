@@ -22,6 +22,14 @@ nb::dict matrix_row(const MatrixInstr& m) {
   return row;
 }
 
+nb::dict warpgroup_row(const WarpgroupInstr& w) {
+  nb::dict row = row_of("warpgroup", w.intrinsic.name);
+  row["k"] = w.k;
+  row["n_step"] = w.n_step;
+  row["dtypes"] = nb::make_tuple(w.a_type, w.b_type, w.c_type);
+  return row;
+}
+
 nb::dict copy_row(const CopyInstr& c) {
   nb::dict row = row_of("copy", c.intrinsic.name);
   row["matrices"] = c.matrices;
@@ -58,6 +66,7 @@ nb::list instruction_rows(const std::string& chip) {
   if (!target) fail({}, "there is no chip '{}'", chip);
   nb::list rows;
   for (auto* m : target->matrix) rows.append(matrix_row(*m));
+  for (auto& w : target->warpgroup) rows.append(warpgroup_row(w));
   for (auto* c : target->copies) rows.append(copy_row(*c));
   for (auto& a : target->async) rows.append(async_row(a));
   for (auto& a : target->atomics) rows.append(atomic_row(a));

@@ -109,7 +109,13 @@ def is_refused(case: Case, target: str) -> bool:
     try:
         worst(case.compiled(target), case)
     except tilelang.CompileError as error:
-        return "thread-level code" in str(error) or "is not an instruction of" in str(error)
+        said = (
+            "thread-level code",
+            "is not an instruction of",
+            "no clusters",
+            "another block of the cluster",
+        )
+        return any(words in str(error) for words in said)
     return False
 
 

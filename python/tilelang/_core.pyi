@@ -156,6 +156,10 @@ class Builder:
     def begin_group(self, first: int, count: int) -> None:
         """What the threads [first, first + count) of the block run, as a team of their own."""
     def end_group(self) -> None: ...
+    def begin_op(self, id: str) -> None:
+        """Statements that a schedule of warps knows by this name; end_group ends them."""
+    def annotate_schedule(self, text: str, tiles: Sequence[tuple[str, Buffer]]) -> None:
+        """The schedule of the kernel's warps, and (pipeline, tile)."""
     # memory
     def alloc(self, name: str, scope: str, shape: Sequence[int], dtype: DType, attrs: dict[str, Any]) -> Buffer:
         """scope: shared fragment local var (var: shape ())."""
@@ -343,8 +347,8 @@ def tile_ops() -> list[dict[str, Any]]:
     """The table of tile operators: name, doc, operands [(name, access)], attrs [(name, kind)]."""
 
 def instruction_rows(chip: str) -> list[dict[str, Any]]:
-    """What programs for a chip may call, row by row: group ("matrix", "copy", "atomic", "scalar", "exact", "narrow",
-    "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
+    """What programs for a chip may call, row by row: group ("matrix", "warpgroup", "copy", "atomic", "scalar",
+    "exact", "narrow", "lane", "thread", "message") and name, of functions arity and what they take, of instructions shape, dtypes, …."""
 
 def scalar_functions() -> list[tuple[str, str, tuple[str, ...], str, str]]:
     """The functions of values that the language offers: (name, row, parameters, help, result).  row: the name for

@@ -9,6 +9,7 @@
 #include "ir/names.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "pass/warp_schedule.h"
 
 namespace tl {
 namespace {
@@ -280,7 +281,9 @@ void Builder::begin_group(int64_t first, int64_t count) {
 
 void Builder::end_group() {
   Frame frame = close(Frame::Kind::group, "end_group");
-  emit(group(frame.team.first, frame.team.count, block(std::move(frame.stmts), frame.span), frame.span));
+  if (frame.attrs.find("op")) leave_names(frame.stmts);
+  emit(group(frame.team.first, frame.team.count, block(std::move(frame.stmts), frame.span), frame.span, 0,
+             std::move(frame.attrs)));
 }
 
 // A jump belongs to the innermost loop that the device runs; a thread may end anywhere but in a parallel
@@ -479,6 +482,7 @@ Function Builder::finish() {
   check_bounds_of_tiles(f);
   if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
   check_tiles(f);
+  check_warp_schedules(f);
   return f;
 }
 

@@ -75,6 +75,8 @@ class Builder {
   // What only the threads [first, first + count) of the block run: a team of their own.
   void begin_group(int64_t first, int64_t count);
   void end_group();
+  // Statements that a schedule of warps knows by this name; end_group ends them.
+  void begin_op(const std::string& id);
 
   // ── memory ──────────────────────────────────────────────────────────────────────────────────────────
   // shared fragment local, var: a single value, or global: a workspace, which the runtime allocates for a
@@ -166,6 +168,8 @@ class Builder {
   void require(const Value& cond, const std::string& message);  // by every call, before it launches anything
   // A line of the report.
   void note(const std::string& pass, const std::string& subject, const std::string& text);
+  // The schedule of the kernel's warps, as pass/warp_schedule.h writes it, and the tiles of its pipelines.
+  void annotate_schedule(const std::string& text, const std::vector<std::pair<std::string, Buffer>>& tiles);
   // An attribute of the enclosing kernel.
   void annotate(const std::string& key, AttrValue value);
 
@@ -203,6 +207,7 @@ class Builder {
   void check_control(const Intrinsic& intrinsic) const;
   Frame close(Frame::Kind kind, std::string_view call);
   void emit(Stmt stmt);
+  void leave_names(std::vector<Stmt>& stmts);
   void refuse_in_function() const;
   LoopHead make_head(Loop loop, const std::string& name, const Value& start, const Value& stop,
                      const Value& step, Expr& user_var) const;
@@ -217,6 +222,7 @@ class Builder {
   Expr named(const Expr& e, const char* name);
   void check_attrs(const OpInfo& op, Attrs& attrs);
   void keep_rows(const Buffer& buffer, const std::string& by);
+  void align_tiles(const Intrinsic& row, const std::vector<Expr>& operands);
   Expr wide_place(std::string_view what, const Buffer& buffer, const std::vector<Value>& index, int64_t bytes,
                   const std::optional<Value>& predicate);
   void set_layout(BufferId buffer, const Layout& layout, const std::string& by);

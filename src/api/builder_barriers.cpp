@@ -4,6 +4,7 @@
 #include "api/builder.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "pass/barrier_words.h"
 #include "target/target.h"
 
 namespace tl {
@@ -108,21 +109,10 @@ void Builder::wait_barrier(const std::string& what, const Buffer& words, const s
 // What stands in front of the kernel's body: the words, and who initialises them.
 std::vector<Stmt> Builder::begin_barriers(Span span) {
   if (barrier_counts.empty()) return {};
-  std::vector<Stmt> out, inits;
-  for (auto& [words, counts] : barrier_counts) {
-    Span made = draft->function[words].span;
-    out.push_back(tl::alloc(words, made));
-    for (size_t i = 0; i < counts.size(); i++) {
-      Expr word = tl::address(tl::load(draft->function, words, {imm(int64_t(i))}, made), "", made);
-      inits.push_back(eval(tl::call(instruction("mbarrier_init"), {word, imm(counts[i], i32)}, made), made));
-    }
-  }
-  inits.push_back(eval(tl::call(instruction("fence_mbarrier_init"), {}, span), span));
-  Expr one = tl::call(elected, {imm(0)}, span);
-  out.push_back(if_then(one, block(std::move(inits), span), {}, span));
-  out.push_back(eval(tl::call(sync_threads, {}, span), span));
+  std::vector<BarrierWords> all;
+  for (auto& [words, counts] : barrier_counts) all.push_back({words, counts});
   barrier_counts.clear();
-  return out;
+  return initialised(draft->function, all, span);
 }
 
 }  // namespace tl

@@ -10,6 +10,7 @@
 #include "ir/rewrite.h"
 #include "layout/layout.h"
 #include "ops/atomic.h"
+#include "target/hopper.h"
 
 namespace tl {
 namespace {
@@ -219,7 +220,20 @@ void Builder::instruct(std::string_view name, const std::vector<Expr>& operands)
       fail(here(), "{}: an operand is the address of an element, not {}", name,
            to_string(operands[i]->dtype));
   }
+  align_tiles(*row, operands);
   emit(eval(tl::call(*row, operands, none_type, here()), here()));
+}
+
+// A warpgroup's product applies the pattern of a tile to addresses, so the tile begins where a pattern does.
+void Builder::align_tiles(const Intrinsic& row, const std::vector<Expr>& operands) {
+  const WarpgroupInstr* product = warpgroup_row_of(row);
+  if (!product) return;
+  size_t mode = 5;  // of the first tile in shared memory
+  for (size_t tile = product->a_in_registers ? 2 : 1; tile <= 2; tile++, mode += 4) {
+    BufferInfo& info = draft->function[place_of(operands[tile])->buffer];
+    if (info.scope == Scope::shared)
+      info.alignment = std::max(info.alignment, 8 * as_int(operands[mode]).value_or(0));
+  }
 }
 
 // ── foreign code ──────────────────────────────────────────────────────────────────────────────────────

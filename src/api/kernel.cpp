@@ -13,6 +13,7 @@
 #include "ops/user_op.h"
 #include "pass/check_convergence.h"
 #include "pass/check_order.h"
+#include "pass/warp_schedule.h"
 #include "runtime/flags.h"
 #include "sim/reference.h"
 #include "sim/reference_barriers.h"
@@ -78,7 +79,9 @@ void dump_text(const std::string& folder, const std::string& name, const std::st
 }  // namespace
 
 Function parse_text(std::string_view text, std::string_view file) {
-  return complete_tiles(parse(text, file, text_vocabulary()));
+  Function f = complete_tiles(parse(text, file, text_vocabulary()));
+  check_warp_schedules(f);
+  return f;
 }
 
 namespace {

@@ -28,10 +28,11 @@ struct BufferInfo {
       {};  // another shape or dtype of that buffer's storage, element by element in row-major order
   std::string reducer =
       {};  // local: every thread holds a part of the value; how the parts are combined ("sum", …)
-  Expr safe_value = {};      // global: the constant that a read outside gives; null is 0
-  Span layout_span = {};     // where the user gave it its layout, if not where it is made
-  BufferId stands_for = {};  // the user's tile that this one of the compiler's holds the elements of
-  DType holds = {};          // of a tensor: the storage type that its elements, bytes by now, stand for
+  std::string pipeline = {};  // shared: of the kernel's schedule of warps (pass/warp_schedule.h), whose it is
+  Expr safe_value = {};       // global: the constant that a read outside gives; null is 0
+  Span layout_span = {};      // where the user gave it its layout, if not where it is made
+  BufferId stands_for = {};   // the user's tile that this one of the compiler's holds the elements of
+  DType holds = {};           // of a tensor: the storage type that its elements, bytes by now, stand for
 };
 
 struct Param {  // a tensor (buffer set) or a scalar (var set)
@@ -49,6 +50,7 @@ struct Kernel {
   Attrs attrs;
   Stmt body;
   Span span;
+  Span schedule_span = {};  // where the user gave its schedule of warps
 };
 
 // Threads that run one program: those of the innermost Group, else of the block.  Its barrier: 0, the block's

@@ -16,11 +16,16 @@ std::optional<Scope> Parser::scope_word(size_t ahead) const {
 }
 
 void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
-  auto number = [&](std::string_view what) {
+  auto enclosed = [&](std::string_view what, auto read) {
     expect("(", fmt::format("before {}", what));
-    int64_t n = integer(what);
+    auto value = read();
     expect(")", fmt::format("after {}", what));
-    return n;
+    return value;
+  };
+  auto number = [&](std::string_view what) { return enclosed(what, [&] { return integer(what); }); };
+  auto text = [&] {
+    if (!is(Lexeme::Kind::string)) expected("a string");
+    return next().text;
   };
   for (;;) {
     if (accept("strides")) {
@@ -34,9 +39,7 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
     } else if (accept("alignment")) {
       b.alignment = number("an alignment");
     } else if (accept("layout")) {
-      expect("(", "before a layout");
-      b.layout = index_map(layout_extents(b));
-      expect(")", "after a layout");
+      b.layout = enclosed("a layout", [&] { return index_map(layout_extents(b)); });
     } else if (accept("slots")) {
       b.slots = number("a number of slots");
     } else if (accept("address")) {
@@ -44,17 +47,16 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
     } else if (accept("elements")) {
       b.elements = number("a number of elements");
     } else if (accept("alias")) {
-      expect("(", "before the buffer whose storage it is");
-      const Lexeme& name = expect_name("a buffer");
-      auto it = buffers.find(name.unique);
-      if (it == buffers.end()) unknown(name, "buffer");
-      b.alias_of = it->second;
-      expect(")", "after the buffer whose storage it is");
+      b.alias_of = enclosed("the buffer whose storage it is", [&] {
+        const Lexeme& name = expect_name("a buffer");
+        auto it = buffers.find(name.unique);
+        if (it == buffers.end()) unknown(name, "buffer");
+        return it->second;
+      });
     } else if (accept("reducer")) {
-      expect("(", "before a reducer's operation");
-      if (!is(Lexeme::Kind::string)) expected("a string");
-      b.reducer = next().text;
-      expect(")", "after a reducer's operation");
+      b.reducer = enclosed("a reducer's operation", text);
+    } else if (accept("pipeline")) {
+      b.pipeline = enclosed("the name of a pipeline", text);
     } else if (accept("safe_value")) {
       expect("(", "before a value");
       bool negative = accept("-");
@@ -64,9 +66,7 @@ void Parser::buffer_suffix(BufferInfo& b, std::optional<int64_t>& id) {
       b.safe_value = constant(number, negative, b.holds != none_type ? b.holds : b.dtype, since(first));
       expect(")", "after a value");
     } else if (accept("holds")) {
-      expect("(", "before a type");
-      b.holds = dtype();
-      expect(")", "after a type");
+      b.holds = enclosed("a type", [&] { return dtype(); });
     } else if (accept("id")) {
       id = number("the id of a buffer");
     } else {

@@ -249,6 +249,7 @@ struct Printer {
     if (b.elements != -1) s += fmt::format(" elements({})", b.elements);
     if (b.alias_of) s += fmt::format(" alias({})", names.name_of(b.alias_of));
     if (!b.reducer.empty()) s += fmt::format(" reducer({})", quoted(b.reducer));
+    if (!b.pipeline.empty()) s += fmt::format(" pipeline({})", quoted(b.pipeline));
     if (b.holds != none_type) s += fmt::format(" holds({})", to_string(b.holds));
     if (b.safe_value) s += fmt::format(" safe_value({})", terms.text(b.safe_value, loosest, false));
     while (declared.contains(next_id)) next_id++;

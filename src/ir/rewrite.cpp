@@ -267,8 +267,9 @@ bool equivalent(const Function& a, const Function& b) {
   auto buffers = [&](const BufferInfo& x, const BufferInfo& y) {
     return x.name == y.name && x.dtype == y.dtype && x.scope == y.scope && x.alignment == y.alignment &&
            x.address == y.address && x.elements == y.elements && x.holds == y.holds &&
-           x.alias_of == y.alias_of && x.reducer == y.reducer && c.same(x.safe_value, y.safe_value) &&
-           c.same(x.shape, y.shape) && c.same(x.strides, y.strides) && c.same(x.layout, y.layout);
+           x.alias_of == y.alias_of && x.reducer == y.reducer && x.pipeline == y.pipeline &&
+           c.same(x.safe_value, y.safe_value) && c.same(x.shape, y.shape) && c.same(x.strides, y.strides) &&
+           c.same(x.layout, y.layout);
   };
   auto maps = [&](const TensorMap& x, const TensorMap& y) {
     return x.name == y.name && x.tensor == y.tensor && x.box == y.box && x.swizzle == y.swizzle &&

@@ -348,9 +348,50 @@ Stmt lower_tma_copy(const Tile& t, LowerContext& ctx) {
   return TmaLowering{copy, ctx, plan, *plan.boxes(why)}.run();
 }
 
+// Is all known that the chip demands of the tensor and of where the copy begins?
+std::string why_not_certain(const TmaCopy& copy) {
+  int64_t unit = row_unit / std::gcd(row_unit, copy.bytes);
+  const BufferInfo& info = copy.f[copy.tensor.buffer];
+  TensorMap map{.name = info.name, .tensor = copy.tensor.buffer};
+  std::vector<Expr> strides = strides_of(copy.f, map);
+  for (size_t d = 0; d + 1 < strides.size(); d++)
+    if (!is_multiple(strides[d], unit, copy.facts))
+      return fmt::format(
+          "dimension {} of {} has the stride {}, which is not known to be a multiple of {} elements (16 "
+          "bytes)",
+          d, info.name, print(strides[d], &copy.f), unit);
+  if (const Expr& begin = copy.tensor.ranges.back().min; !is_multiple(begin, unit, copy.facts))
+    return fmt::format(
+        "it begins at {} of the last dimension of {}, which is not known to be a multiple of {}",
+        print(begin, &copy.f), info.name, unit);
+  const auto& given = copy.f[copy.tile.buffer].layout;
+  if (given && !copy.layout_of(copy.layouts(), from_map(*given)))
+    return fmt::format("{} has a layout of the program's that boxes do not fill",
+                       copy.f[copy.tile.buffer].name);
+  return "";
+}
+
 }  // namespace
 
 extern const TileOp tma_load_op, tma_store_op;
+
+Stmt tma_load_of(const Function& f, const Kernel& k, const Target& target,
+                 const std::vector<Operand>& operands, Span span, std::string& why_not) {
+  try {
+    Stmt s = make_tile(f, tma_load_op, operands, {}, span);
+    const Tile& t = *s.as<Tile>();
+    TmaCopy copy{t, f, facts_of(f, k)};
+    instruction_of(t, f, target);
+    check_tensor(t, f, copy.facts);
+    copy.layouts();
+    why_not = why_not_certain(copy);
+    return s;
+  } catch (const CompileError& error) {
+    why_not = error.text.substr(0, error.text.rfind("; T.copy"));
+    if (why_not.starts_with("tma_copy: ")) why_not.erase(0, 10);
+    return {};
+  }
+}
 const TileOp tma_load_op = {
     .info = {.name = "tma_load",
              .doc = "Begins to move a tile from a tensor to shared memory by the tensor memory accelerator; "

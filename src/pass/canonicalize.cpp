@@ -18,6 +18,7 @@
 #include "pass/name_elements.h"
 #include "pass/passes.h"
 #include "pass/read_first.h"
+#include "pass/specialize_warps.h"
 #include "pass/warp_width.h"
 #include "target/effects.h"
 #include "target/limits.h"
@@ -181,6 +182,7 @@ Stmt with_plain_products(const Stmt& body) {
 }  // namespace
 
 Function canonicalize(Function f, const Target& target) {
+  f = specialize_warps(std::move(f), target);
   f = widen_reducers(std::move(f));
   for (Kernel& k : f.kernels) {
     copy_in_order(f, k, target);

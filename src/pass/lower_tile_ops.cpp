@@ -88,6 +88,20 @@ struct Lowerer {
     return {at};
   }
 
+  // What its regions read of memory, variables mostly, gets names in front of it: an operator's row does not
+  // know where they lie.
+  static Stmt with_named_loads(const Tile& t, Rewriter& self, std::vector<Stmt>& names) {
+    std::vector<Operand> operands = t.operands;
+    for (auto& o : operands)
+      if (auto* region = std::get_if<Region>(&o))
+        for (auto& range : region->ranges)
+          range.min = rewrite(range.min, [&](const Load& n, Rewriter&) -> Expr {
+            names.push_back(let(var("at", n.dtype), self(Expr(&n)), t.span));
+            return names.back().as<Let>()->var;
+          });
+    return names.empty() ? Stmt(&t) : tile(*t.op, std::move(operands), t.attrs, t.span);
+  }
+
   // The lines of statements whose iterations run together, for the simulator's messages.
   void note_lines(const Stmt& body) {
     auto& lines = std::get<std::vector<int64_t>>(
@@ -100,10 +114,15 @@ struct Lowerer {
         kernel.body,
         [&](const Tile& n, Rewriter& self) -> Stmt {
           if (n.body) return self(n.body);
-          return with_scratch(n.attrs, n.span, [&](LowerContext& ctx) {
-            const TileOp& row = row_of(n);
-            return row.nest ? lower_parallel(row.nest(n, f), ctx) : row.lower(n, ctx);
-          });
+          const TileOp& row = row_of(n);
+          if (row.nest)
+            return with_scratch(n.attrs, n.span,
+                                [&](LowerContext& ctx) { return lower_parallel(row.nest(n, f), ctx); });
+          std::vector<Stmt> out;
+          Stmt named = with_named_loads(n, self, out);
+          out.push_back(with_scratch(n.attrs, n.span,
+                                     [&](LowerContext& ctx) { return row.lower(*named.as<Tile>(), ctx); }));
+          return block(std::move(out), n.span);
         },
         [&](const For& n, Rewriter& self) -> Stmt {
           if (n.loop != Loop::parallel) return self.children(n);

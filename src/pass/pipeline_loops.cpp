@@ -19,9 +19,9 @@
 
 #include "base/error.h"
 #include "ir/rewrite.h"
-#include "layout/layout.h"
 #include "ops/own_copies.h"
 #include "pass/passes.h"
+#include "pass/slots.h"
 #include "target/effects.h"
 
 namespace tl {
@@ -66,37 +66,11 @@ Stmt unmarked(const Stmt& s) {
 // Accesses to tiles with slots name one: that of the iteration for the tiles that this loop fills ahead, else
 // the first one.  Those that name one already have an index more than the tile has dimensions.
 Stmt with_slot(const Function& f, const Stmt& body, const std::set<BufferId>& ahead, const Expr& iteration) {
-  auto slot_of = [&](BufferId b, size_t rank) -> Expr {
+  return with_slots(body, [&](BufferId b, size_t rank) -> Expr {
     const BufferInfo& info = f[b];
     if (info.slots < 2 || rank != info.shape.size()) return {};
     return ahead.contains(b) ? floormod(iteration, info.slots) : imm(0);
-  };
-  auto indexed = [&](BufferId b, const std::vector<Expr>& index, Rewriter& self) {
-    std::vector<Expr> out;
-    if (Expr slot = slot_of(b, index.size())) out.push_back(slot);
-    for (auto& i : index) out.push_back(self(i));
-    return out;
-  };
-  return rewrite(
-      body,
-      [&](const Load& n, Rewriter& self) -> Expr {
-        return load(n.dtype, n.buffer, indexed(n.buffer, n.index, self), n.span,
-                    n.mask ? self(n.mask) : n.mask);
-      },
-      [&](const Store& n, Rewriter& self) -> Stmt {
-        return store(n.buffer, indexed(n.buffer, n.index, self), self(n.value), n.span,
-                     n.mask ? self(n.mask) : n.mask);
-      },
-      [&](const Tile& n, Rewriter& self) -> Stmt {
-        Stmt walked = self.children(n);
-        auto* t = walked.as<Tile>();
-        std::vector<Operand> operands = t->operands;
-        for (auto& o : operands)
-          if (auto* r = std::get_if<Region>(&o))
-            if (Expr slot = slot_of(r->buffer, r->ranges.size()))
-              r->ranges.insert(r->ranges.begin(), Range{.min = slot, .extent = imm(1), .point = true});
-        return tile(*t->op, operands, t->attrs, t->span, t->body);
-      });
+  });
 }
 
 // A part of the body that runs as one: of one stage, at one place of the iteration.
@@ -351,16 +325,6 @@ Attrs with_awaited(Attrs attrs) {
   return attrs;
 }
 
-// The layout of a tile that the user has given is that of each slot.
-void repeat_layout(BufferInfo& info) {
-  if (!info.layout) return;
-  int64_t size = from_map(*info.layout).ranges[0];
-  Expr slot = var("slot");
-  info.layout->vars.insert(info.layout->vars.begin(), slot);
-  info.layout->extents.insert(info.layout->extents.begin(), info.slots);
-  info.layout->outputs[0] = info.layout->outputs[0] + slot * size;
-}
-
 }  // namespace
 
 Function pipeline_loops(Function f, const Target& target) {
@@ -384,12 +348,7 @@ Function pipeline_loops(Function f, const Target& target) {
     });
     k.body = with_slot(f, body, {}, {});
   }
-  for (BufferInfo& info : f.buffers)
-    if (info.slots > 1) {
-      repeat_layout(info);
-      info.shape.insert(info.shape.begin(), imm(info.slots));
-      info.slots = 1;
-    }
+  for (BufferInfo& info : f.buffers) give_slots(info);
   return f;
 }
 

@@ -55,7 +55,7 @@ struct Lifetimes {
   std::vector<Lifetime> found = {};
   std::map<BufferId, size_t> at = {};
   std::set<BufferId> awaited = {};   // by the loops that copy into them: see pipeline_loops
-  std::set<BufferId> words = {};     // of barriers: no other thing takes their place, ever
+  std::set<BufferId> words = {};     // of barriers, and what other blocks reach: theirs for good
   int64_t clock = 0, own = 0;        // own: bytes of a thread's local arrays
   bool stands = false;               // the clock: within one moment
   bool gone = false;                 // some threads have returned
@@ -162,12 +162,19 @@ struct Lifetimes {
     Effects effects = effects_of(s);
     for (auto& e : effects.list) {
       touch(e.buffer, clock, clock);
-      if (e.is_phase) words.insert(e.buffer);
+      if (e.is_phase || meets_other_blocks(e)) words.insert(e.buffer);
       if (e.begins != Token::none && !awaited.contains(e.buffer))
         flights.push_back({e.buffer, e.begins, e.word, context, std::ssize(closed[e.begins])});
     }
     for (Token token : effects.closes) closed[token].push_back(context);
     for (auto& c : effects.completes) land(c, context);
+  }
+  // Another block of the cluster writes there when it likes, or is told by its own barrier that it has been
+  // read.
+  static bool meets_other_blocks(const Effect& e) {
+    if (!e.by || e.by->kind != Kind::Call) return false;
+    const AsyncInstr* row = async_row_of(*static_cast<const Call&>(*e.by).intrinsic);
+    return row && row->leaves_block() && (e.writes() || row->begins());
   }
   void leave(const Stmt& s) {
     Open done = open.back();

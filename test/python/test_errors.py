@@ -11,10 +11,10 @@ S = "S = T.alloc_shared((64, 8), 'float32')\n"
 WRONG = {
     "unknown name": ("T.coppy(A, A)", 1, 1, "did you mean T.copy?"),
     "name of a later version": (
-        "T.alloc_wgmma_desc()",
+        "T.create_tma_descriptor(A)",
         1,
         1,
-        "T.alloc_wgmma_desc needs the matrix",
+        "T.create_tma_descriptor needs descriptors",
     ),
     "Blackwell": ("T.tcgen05_gemm(A, A)", 1, 1, "needs sm_100"),
     "missing argument": ("T.copy(A)", 1, 1, "missing 1 required positional argument: 'dst'"),

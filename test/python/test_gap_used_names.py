@@ -43,14 +43,13 @@ BY_HAND = {
     "ws_op": lambda s, A: T.ws_op("load"),
     "WSRole": lambda s, A: T.WSRole("producer", warps_lo=0, warps_hi=4, max_nreg=24),
     "WSPipeline": lambda s, A: T.WSPipeline("tiles", [s], 2),
-    "WSSync": lambda s, A: T.WSSync(0, "tiles", stage=1),
+    "WSSync": lambda s, A: T.WSSync(T.WSSyncKind.CONSUMER_RELEASE, "tiles", stage=1),
     "WSSync.producer_acquire": lambda s, A: T.WSSync.producer_acquire("tiles", stage=0),
     "WSSync.producer_commit": lambda s, A: T.WSSync.producer_commit("tiles"),
     "WSSync.consumer_wait": lambda s, A: T.WSSync.consumer_wait("tiles"),
     "WSSync.consumer_release": lambda s, A: T.WSSync.consumer_release("tiles", 0),
     "WSScope": lambda s, A: T.WSScope(T.WSScope.ROOT, {}),
     "WSSchedule": lambda s, A: T.WSSchedule(8, [], [], []),
-    "annotate_ws_schedule": lambda s, A: T.annotate_ws_schedule(None),
 }  # fmt: skip
 
 

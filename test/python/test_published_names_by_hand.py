@@ -27,15 +27,10 @@ from tilelang.rocm.intrinsics.mfma_layout import (
 )
 
 TMA = "tensor memory accelerator"
-WGMMA, ROLES, CLUSTERS = "wgmma", "warps with roles", "clusters of blocks"
+WGMMA, CLUSTERS = "wgmma", "clusters of blocks"
 LATER = [
     ("T.tma_load(A, A)", TMA), ("T.create_tma_descriptor(A)", TMA),
-    ("T.alloc_wgmma_desc()", WGMMA), ("T.ws_op('load')", ROLES),
-    ("T.WSPipeline('p', [A], 2)", ROLES), ("T.WSRole('producer', warps_lo=0, warps_hi=4)", ROLES),
-    ("T.WSSchedule(8, [], [], [])", ROLES), ("T.WSScope('root', [])", ROLES), ("T.WSSync('a', 'p')", ROLES),
-    ("T.WSSync.producer_acquire('p')", ROLES), ("T.WSSync.producer_commit('p')", ROLES),
-    ("T.WSSync.consumer_wait('p', 1)", ROLES), ("T.WSSync.consumer_release('p')", ROLES),
-    ("T.annotate_ws_schedule({})", ROLES),
+    ("T.compute_gmma_descriptor(A, A, False)", WGMMA),
     ("T.alloc_cluster_barrier([128])", CLUSTERS), ("T.block_rank_in_cluster()", CLUSTERS),
     ("with T.ClusterKernel(4, cluster_dims=(2, 1, 1)) as bx:\n    pass", CLUSTERS),
 ]  # fmt: skip

@@ -40,15 +40,13 @@ def test_at_the_line_of_a_kernel(tmp_path):
         kernel(tmp_path, "x = 1\ndescriptor = T.create_tma_descriptor(x)")
     assert error.value.line == FIRST_LINE + 1
     assert error.value.text.startswith(
-        "T.create_tma_descriptor needs copies by the tensor memory accelerator"
+        "T.create_tma_descriptor needs descriptors of the tensor memory accelerator"
     )
 
 
 def test_members():
-    assert T.WSScope.ROOT == "tl.ws_scope_root" and T.WSID == "tl.ws_op_id"
-    assert str(inspect.signature(T.WSRole)) == "(name, *, warps_lo, warps_hi, max_nreg=0)"
-    with pytest.raises(tilelang.CompileError, match=r"T\.WSSync\.consumer_wait needs warps with roles"):
-        T.WSSync.consumer_wait("pipe", stage=1)
+    emitter = T.SparseTensorCoreIntrinEmitter
+    assert str(inspect.signature(emitter)).startswith("(a_dtype='float16', e_dtype='uint8', ")
     assert inspect.signature(T.wgmma_gemm).parameters["policy"].default is T.GemmWarpPolicy.Square
 
 

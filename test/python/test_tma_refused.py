@@ -19,7 +19,7 @@ REFUSED = [
     ("T.tma_copy(A, S, barrier=S)", "barrier is one of T.alloc_barrier, but S is a shared tile of float16"),
     ("T.tma_copy(A, S, barrier=3)", "a barrier is what T.alloc_barrier makes, or an element of that, not 3"),
     ("c = T.alloc_barrier([1, 1])\nT.tma_copy(A, S, barrier=c)", "c is 2 barriers, and a copy counts at one"),
-    ("T.tma_copy(A, S, barrier=b, cluster_mask=3)", "cluster_mask is for clusters of blocks"),
+    ("T.tma_copy(A, S, barrier=b, cluster_mask=3)", "cluster_mask reaches another block of the cluster, but"),
     ("T.tma_copy(A, S, barrier=b, leader_scope_threads=32)", "the first thread of the team starts the copy"),
     ("F = T.alloc_fragment((64, 64), 'float16')\nT.tma_copy(A, F, barrier=b)", "F is a fragment; T.copy"),
     ("T.tma_copy(A, E)", "goes from a tensor to a shared tile or back, but A is a tensor and E is a tensor"),

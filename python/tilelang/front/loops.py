@@ -24,19 +24,24 @@ class Loop:
     """What T.serial, T.Parallel, … return: the bounds of a device loop, opened by the `for` that runs over
     it."""
 
-    __slots__ = ("kind", "starts", "stops", "steps", "attrs")
+    __slots__ = ("kind", "starts", "stops", "steps", "attrs", "op")
     bound = False  # are its iterations threads that are there anyway?
 
     def __init__(self, kind: str, starts: list, stops: list, steps: list, attrs: dict[str, Any]) -> None:
         self.kind, self.starts, self.stops, self.steps, self.attrs = kind, starts, stops, steps, attrs
+        self.op: str | None = None  # the loop's name as an operation of a schedule of warps
 
     def begin(self, builder: Builder, names: tuple) -> Any:
         """Open the loop: the values of its variables."""
+        if self.op is not None:
+            builder.begin_op(self.op)
         return builder.begin_for(self.kind, names, self.starts, self.stops, self.steps, self.attrs)
 
     def end(self, builder: Builder) -> None:
         """Close it."""
         builder.end_for()
+        if self.op is not None:
+            builder.end_group()
 
     def __iter__(self) -> Iterator:
         raise fail(

@@ -21,7 +21,8 @@ class Trace:
     __slots__ = """
         builder hint kernel file site writes owned dynamics reducers generator aliased attributes
         pass_configs compile_flags undecided activations branches born outputs returns eager parameters
-        sources attrs breakpoints large texts blocks barriers
+        sources attrs breakpoints large texts blocks barriers layouts
+        depths
     """.split()
 
     def __init__(self, name: str) -> None:
@@ -44,6 +45,8 @@ class Trace:
         self.undecided: dict[int, Any] = {}  # tiles without a dtype so far, see loose.py
         self.activations: list[Any] = []  # the functions that run, the macros called last at the end
         self.branches: list[Any] = []  # the T.If that are open
+        self.layouts: dict[int, Any] = {}  # those the kernel gave its buffers, by their ids
+        self.depths: dict[Any, int] = {}  # of pipelines, by tiles' ids and names
         self.barriers: Any = None  # what T.create_barriers made last, and in which kernel
         self.blocks = 0  # loops and branches of the device opened so far
         self.born: dict[int, tuple] = {}  # objects made in one of them: themselves, and `blocks` then
@@ -84,8 +87,12 @@ class Trace:
 
     def innermost(self) -> int:
         """The number of the innermost open loop or branch of the device; 0 where none is."""
+        return max(self.open_blocks())
+
+    def open_blocks(self) -> list[int]:
+        """The numbers of the open loops and branches of the device, and 0 for what is around all of them."""
         frames = [frame.number for activation in self.activations for frame in activation.frames]
-        return max([branch.number for branch in self.branches] + frames, default=0)
+        return [0, *[branch.number for branch in self.branches], *frames]
 
     def take_hint(self, otherwise: str) -> str:
         """The name to give to what is being made."""

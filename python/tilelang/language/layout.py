@@ -239,3 +239,4 @@ def lay_out(layout_map: dict, by: str) -> None:
             shape = ints(buffer.shape, f"{by}: an extent of {buffer.name}")
             wanted = (Fragment if buffer.scope == "fragment" else Layout)(shape, wanted)
         trace.builder.annotate_layout(buffer, wanted._core, by)
+        trace.layouts[buffer.id] = wanted._core

@@ -5,18 +5,38 @@ operators, tx the thread's index in its block, makes the same teams as T.ws."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from typing import Any
 
 from ..front.trace import fail, in_kernel
 
 WARPGROUP = 128  # threads
 
-__all__ = ["WarpSpecialize", "ws"]
+__all__ = ["WarpSpecialize", "WarpSpecializeFrame", "ws"]
 
 
-@contextlib.contextmanager
-def ws(*warp_group_idx: int) -> Iterator[None]:
+class WarpSpecializeFrame:
+    """What T.ws makes: the team of the statements under its `with`.
+
+    stmts: statements, of which there are none before the `with`; frames: numbers of warp groups of 128
+    threads, one after the other."""
+
+    def __init__(self, stmts: Any, frames: Any) -> None:
+        if stmts:
+            raise fail("T.WarpSpecializeFrame: the statements of a team are those under `with T.ws(…):`")
+        self._frames = list(frames)
+
+    frames = property(lambda self: self._frames, doc="The numbers of the team's warp groups.")
+
+    def __enter__(self) -> None:
+        first, count = self._frames[0], len(self._frames)
+        in_kernel("T.ws").builder.begin_group(WARPGROUP * first, WARPGROUP * count)
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is None:
+            in_kernel("T.ws").builder.end_group()
+
+
+def ws(*warp_group_idx: int) -> WarpSpecializeFrame:
     """`with T.ws(1): …` is run by the threads of that warp group, 128 to 255, as a team of their own.
 
     warp_group_idx: numbers of groups of 128 threads, which must follow each other: T.ws(1, 2) is one team of
@@ -33,10 +53,7 @@ def ws(*warp_group_idx: int) -> Iterator[None]:
             f"T.ws{warp_group_idx}: a team is one range of threads, but these warp groups do not follow each "
             "other: write one `with T.ws(…)` for each range"
         )
-    builder = in_kernel("T.ws").builder
-    builder.begin_group(WARPGROUP * groups[0], WARPGROUP * len(groups))
-    yield
-    builder.end_group()
+    return WarpSpecializeFrame([], groups)
 
 
 WarpSpecialize = ws

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any
 
 from .._core import Buffer, Expr, Region
@@ -123,11 +124,40 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSE
 # ── tile operators ────────────────────────────────────────────────────────────────────────────────────
 def _tile(op: str, operands: tuple, attrs: dict[str, Any], annotations: Any, *written: Any) -> None:
     trace = in_kernel(f"T.{op}")
-    unused(f"T.{op}", annotations=annotations or None)
+    name = operation_of(f"T.{op}", annotations)
     loose.decide(op, operands)
+    if name is not None:
+        trace.builder.begin_op(name)
     trace.builder.tile(op, operands, attrs)
+    if name is not None:
+        trace.builder.end_group()
     for operand in written:
         trace.wrote(operand if operand.__class__ is Buffer else operand.buffer)
+
+
+WSID = "tl.ws_op_id"  # in annotations: the name of an operation, as `with T.ws_op(name):` gives it
+
+
+def schedule_name(what: str, name: Any) -> str:
+    """A name in a schedule of warps: an error unless it is one word."""
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name) or name == ".":
+        raise fail(f"{what}: a name is a text of letters, digits and _ . + -, not {name!r}")
+    return name
+
+
+def operation_of(what: str, annotations: Any) -> str | None:
+    """The name that annotations give to a statement or loop for a schedule of warps; others are hints."""
+    given = annotations.get(WSID) if isinstance(annotations, dict) else None
+    if given is None:
+        unused(what, annotations=annotations or None)
+        return None
+    unused(what, annotations={key: x for key, x in annotations.items() if key != WSID} or None)
+    return schedule_name(what, given)
+
+
+def _named(loop: Loop, what: str, annotations: Any) -> Loop:
+    loop.op = operation_of(what, annotations)
+    return loop
 
 
 def unused(what: str, **options: Any) -> None:
@@ -222,10 +252,11 @@ def Parallel(
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.
-    prefer_async, annotations: hints, which this version does not follow."""
-    if current() is not None:
-        unused("T.Parallel", prefer_async=prefer_async or None, annotations=annotations or None)
+    prefer_async, annotations: hints, which this version does not follow, but for T.WSID."""
     loop = _nest("parallel", extents, "T.Parallel")
+    if current() is not None:
+        unused("T.Parallel", prefer_async=prefer_async or None)
+        _named(loop, "T.Parallel", annotations)
     if coalesced_width is not None:
         loop.attrs["coalesced_width"] = integers(coalesced_width, "T.Parallel: coalesced_width")[0]
     if loop_layout is not None:
@@ -265,8 +296,7 @@ def _bounds(start: Any, stop: Any, step: Any = None) -> tuple:
 
 def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
     """`for i in T.serial(n)` or `(start, stop, step)`, in order; the same as range(...)."""
-    unused("T.serial", annotations=annotations or None)
-    return _serial(*_bounds(start, stop, step))
+    return _named(_serial(*_bounds(start, stop, step)), "T.serial", annotations)
 
 
 def unroll(
@@ -281,11 +311,11 @@ def unroll(
     """A serial loop whose body is written out once per iteration, or unroll_factor times in each turn.
 
     explicit changes nothing here."""
-    unused("T.unroll", annotations=annotations or None)
     attrs = {}
     if unroll_factor is not None:
         attrs["unroll_factor"] = integers(unroll_factor, "T.unroll: unroll_factor")[0]
-    return _serial(*_bounds(start, stop, step), kind="unrolled", attrs=attrs)
+    loop = _serial(*_bounds(start, stop, step), kind="unrolled", attrs=attrs)
+    return _named(loop, "T.unroll", annotations)
 
 
 Serial, Unroll = serial, unroll
@@ -294,8 +324,7 @@ Serial, Unroll = serial, unroll
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop whose iterations are the lanes of vector instructions; its body is code of one thread, as that
     of T.Parallel, without another T.vectorized."""
-    unused("T.vectorized", annotations=annotations or None)
-    return _serial(*_bounds(start, stop), kind="vectorized")
+    return _named(_serial(*_bounds(start, stop), kind="vectorized"), "T.vectorized", annotations)
 
 
 Vectorized = vectorized
@@ -303,8 +332,7 @@ Vectorized = vectorized
 
 def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop:
     """A loop of independent iterations over [start, stop)."""
-    unused("T.parallel", annotations=annotations or None)
-    return _serial(*_bounds(start, stop), kind="parallel")
+    return _named(_serial(*_bounds(start, stop), kind="parallel"), "T.parallel", annotations)
 
 
 def Pipelined(
@@ -328,7 +356,6 @@ def Pipelined(
     allocations) or each list of statements in group.  In turn t of the loop a statement of stage s works on
     iteration t - s, and those of a turn run as order numbers them; -1 in both leaves a copy to the compiler.
     sync: pairs (i, j), j needs what i does.  A schedule that changes what the loop computes is an error."""
-    unused("T.Pipelined", annotations=annotations or None)
     if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
     attrs: dict[str, Any] = {"num_stages": operator.index(num_stages)}
@@ -336,7 +363,8 @@ def Pipelined(
         attrs |= {} if value is None else {name: _schedule_list(name, value)}
     if (group is not None or sync is not None) and order is None and stage is None:
         raise fail("T.Pipelined: group and sync belong to an order or a stage, and neither is given")
-    return _serial(*_bounds(start, stop), kind="pipelined", attrs=attrs)
+    loop = _serial(*_bounds(start, stop), kind="pipelined", attrs=attrs)
+    return _named(loop, "T.Pipelined", annotations)
 
 
 def _schedule_list(name: str, given: Any) -> list[int]:
