@@ -147,11 +147,10 @@ void arrive_later(const Execution& x) {
 
 void note_seen(const Execution& x, MBarrier& m, int lane, const Clocks& clocks) {
   MBarrier::Seen& seen = m.seen_by[x.warp.first];
-  if (!seen.warp || seen.phase != m.phase - 1 || seen.site != x.site.site)
-    seen = {.warp = &x.warp,
-            .phase = m.phase - 1,
-            .site = x.site.site,
-            .epochs = std::vector<uint32_t>(size_t(x.warp.lane_count()))};
+  if (!seen.warp || seen.phase != m.phase - 1 || seen.site != x.site.site) {
+    seen.warp = &x.warp, seen.phase = m.phase - 1, seen.site = x.site.site;
+    seen.epochs.assign(size_t(x.warp.lane_count()), 0);
+  }
   seen.epochs[size_t(lane)] = clocks.now(x.warp.first + lane, x.site.site).epoch;
 }
 
@@ -255,10 +254,10 @@ void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m) {
   for (auto& [first, seen] : m.seen_by) {
     if (seen.phase != m.phase - 1) continue;
     bool tells = false;
-    for (size_t lane = 0; lane < seen.epochs.size(); lane++) {
+    for (size_t lane = 0; lane < seen.epochs.size() && !tells; lane++) {
       Stamp stamp = clocks.now(first + int64_t(lane), seen.site);
       stamp.epoch = seen.epochs[lane];
-      tells |= stamp.epoch > 0 && clocks.covers(m.joined, stamp);
+      tells = stamp.epoch > 0 && clocks.covers(m.joined, stamp);
     }
     if (tells) continue;
     Finding f{.kind = Finding::Kind::barrier};
