@@ -172,7 +172,7 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
     else
       f.text = fmt::format(
           "{} arrives at barrier {}, where others have met{}, and nothing makes it wait for those: it may be "
-          "counted as one of them; let the two meet at barriers of different numbers",
+          "counted as one of them; let the two meet at barriers of different numbers, or expect all of them",
           describe_thread(w, 0), id, line);
     f.other_thread = other_thread;
     w.block->race_detector->report(w, 0, std::move(f), x.site.site, other);
