@@ -20,8 +20,9 @@ SMALL = {"m": 200, "n": 264, "k": 328, "blocks": 3}
 
 
 @tilelang.jit(out_idx=[-1])
-def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=12):
-    block_M, block_K, part = 128, 64, 64
+def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=12, block_K=64, part=64):
+    block_M = 128
+    assert block_N // part % 2 == 0, "the first part of a tile takes the buffer that the last but one left"
     rows, columns, steps = (
         -(-extent // block) for extent, block in ((M, block_M), (N, block_N), (K, block_K))
     )

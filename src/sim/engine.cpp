@@ -28,12 +28,14 @@ void combine_chunk(const Chunk& p, const Combination& c) {
 
 }  // namespace
 
-void MBarrier::end_phase() {
-  if (pending != 0 || bytes != 0) return;
-  phase++;
-  pending = count;
-  released = joined;
-  came.clear();
+void Engine::end_phase(int64_t barrier) {
+  MBarrier& m = barriers.at(barrier);
+  if (m.pending != 0 || m.bytes != 0) return;
+  if (block.watch) check_overtaken(block, barrier, m);
+  m.phase++;
+  m.pending = m.count;
+  m.released = m.joined;
+  m.came.clear();
 }
 
 InFlight Engine::flight() const { return schedule.flight(block.executed); }
@@ -73,7 +75,7 @@ void Engine::tell(AsyncCopy& b, const Chunk& p) {
     m.joined = merge(m.joined, clocks.with(b.knows, slot, landed));
   }
   copies ? m.bytes -= p.bytes : m.pending--;
-  m.end_phase();
+  end_phase(b.barrier);
 }
 
 // What is due then.
@@ -143,8 +145,11 @@ void Engine::land_telling(size_t which) {
 }
 
 void Engine::append_state(std::string& state) const {
-  for (auto& [at, m] : barriers)
+  for (auto& [at, m] : barriers) {
     state += fmt::format("{} {} {} {} {} {};", at, m.pending, m.bytes, m.phase, m.seen, m.load.phase);
+    for (auto& [first, seen] : m.seen_by)
+      state += fmt::format("{} {} {};", first, seen.phase, fmt::join(seen.epochs, " "));
+  }
   for (auto& b : telling) state += fmt::format("{} {} {};", b.thread, b.epoch, b.left);
 }
 

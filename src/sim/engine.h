@@ -15,6 +15,7 @@
 namespace tl::sim {
 
 struct Block;
+struct Warp;
 
 // At most 16 bytes of a copy: to[0, bytes), of which the first `given` come from `from` and the rest is 0.
 struct Chunk {
@@ -67,8 +68,14 @@ struct MBarrier {
   } load = {};
   std::vector<std::pair<int64_t, int32_t>> came = {};  // in this phase: thread and site
   KnownRef joined = {}, released = {};                 // clocks of all that arrived; of the last phase
-
-  void end_phase();  // if all have come
+  // The last phase that a warp has seen end, where, and in which epochs of its threads (0: not this one).
+  struct Seen {
+    Warp* warp = nullptr;
+    int64_t phase = 0;
+    int32_t site = 0;
+    std::vector<uint32_t> epochs = {};
+  };
+  std::map<int64_t, Seen> seen_by = {};  // by the warp's first thread
 };
 
 class Engine {
@@ -82,9 +89,10 @@ class Engine {
   // The thread waits until at most n of its groups are under way: the last epoch that has landed; 0: none.
   // With only_reads their writes may be under way still.
   uint32_t wait(Timeline timeline, int64_t thread, size_t n, bool only_reads = false);
-  void advance();    // to now: what is due lands
-  bool land_next();  // no thread can go on: one piece lands
-  void finish();     // the block has ended
+  void end_phase(int64_t barrier);  // if all have come
+  void advance();                   // to now: what is due lands
+  bool land_next();                 // no thread can go on: one piece lands
+  void finish();                    // the block has ended
   // Bulk copies that no thread has waited for, which may outlive the block, and who began them.
   struct Unawaited {
     bool loads;
@@ -110,5 +118,8 @@ class Engine {
   void write(AsyncCopy& b, Chunk& p);
   void tell(AsyncCopy& b, const Chunk& p);
 };
+
+// Does everything that ends the phase under way come after what warps have seen of the one before?
+void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m);
 
 }  // namespace tl::sim

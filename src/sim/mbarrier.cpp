@@ -106,7 +106,7 @@ void come(const Execution& x, MBarrier& m, int lane) {
   m.came.emplace_back(x.warp.first + lane, x.site.site);
   m.pending--;
   x.warp.block->race_detector->memory_version++;
-  m.end_phase();
+  x.warp.block->engine->end_phase(address_of_barrier(x, 0, lane));
 }
 
 void expect(const Execution& x) {
@@ -154,6 +154,15 @@ void arrive_later(const Execution& x) {
   });
 }
 
+void note_seen(const Execution& x, MBarrier& m, int lane, const Clocks& clocks) {
+  MBarrier::Seen& seen = m.seen_by[x.warp.first];
+  if (!seen.warp || seen.phase != m.phase - 1 || seen.site != x.site.site) {
+    seen.warp = &x.warp, seen.phase = m.phase - 1, seen.site = x.site.site;
+    seen.epochs.assign(size_t(x.warp.lane_count()), 0);
+  }
+  seen.epochs[size_t(lane)] = clocks.now(x.warp.first + lane, x.site.site).epoch;
+}
+
 // Has the phase of that parity ended?  It is the one before the phase under way, or that.
 void test_phase(const Execution& x) {
   Warp& w = x.warp;
@@ -170,7 +179,10 @@ void test_phase(const Execution& x) {
     if (ended) {  // a wait reads once, however often it has to ask
       touch_barrier(x, *w.block, 0, lane, Touch::atomic_read);
       m.seen = m.phase;
-      if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.released);
+      if (Clocks* clocks = clocks_of(x)) {
+        clocks->acquire(w.first + lane, m.released);
+        note_seen(x, m, lane, *clocks);
+      }
       return;
     }
     if (w.awaited >= 0) return;
@@ -214,15 +226,19 @@ MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch) {
 
 namespace {
 
+std::string name_of_barrier(const Code& code, int64_t address) {
+  for (auto& p : code.places)
+    if (int64_t end = p.address + p.elements * p.type.bytes();
+        p.scope == Scope::shared && address >= p.address && address < end)
+      return name_of_barrier(p, address);
+  return {};
+}
+
 // "waits for phase 1 of M[0] (parity 1)"
 std::string awaited_by(const Warp& w) {
   int64_t phase = w.block->engine->barriers.at(w.awaited).phase;
-  std::string name;
-  for (auto& p : w.code->places)
-    if (p.scope == Scope::shared && name.empty() && w.awaited >= p.address &&
-        w.awaited < p.address + p.elements * p.type.bytes())
-      name = name_of_barrier(p, w.awaited);
-  return fmt::format("waits for phase {} of {} (parity {})", phase, name, phase % 2);
+  return fmt::format("waits for phase {} of {} (parity {})", phase, name_of_barrier(*w.code, w.awaited),
+                     phase % 2);
 }
 
 std::string missing_in(const MBarrier& m) {
@@ -241,6 +257,33 @@ std::string missing_in(const MBarrier& m) {
 }
 
 }  // namespace
+
+// A warp has seen the phase before this one end. Had it come later than the end of this one, it would wait
+// for the next, whose parity is the same; so what ends this one must come after what the warp has seen. One
+// lane that tells of it will do.
+void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m) {
+  const Clocks& clocks = block.watch->clocks;
+  for (auto& [first, seen] : m.seen_by) {
+    if (seen.phase != m.phase - 1) continue;
+    bool tells = false;
+    for (size_t lane = 0; lane < seen.epochs.size() && !tells; lane++) {
+      Stamp stamp = clocks.now(first + int64_t(lane), seen.site);
+      stamp.epoch = seen.epochs[lane];
+      tells = stamp.epoch > 0 && clocks.covers(m.joined, stamp);
+    }
+    if (tells) continue;
+    Finding f{.kind = Finding::Kind::barrier};
+    f.text = fmt::format(
+        "{} waits here for the phase before phase {} of {}, and nothing makes phase {} wait for that: if it "
+        "ends first, this wait is for phase {}, of the same parity, maybe for ever; let each warp that waits "
+        "for a barrier's phases arrive in each of them, or tell those that do (or was parity {} meant?)",
+        describe_thread(*seen.warp, 0), m.phase, name_of_barrier(block.code, barrier), m.phase, m.phase + 1,
+        m.phase % 2);
+    if (!m.came.empty()) f.other_thread = m.came[0].first;
+    block.race_detector->report(*seen.warp, 0, std::move(f), seen.site,
+                                m.came.empty() ? -1 : m.came[0].second);
+  }
+}
 
 bool has_begun(const Warp& w) {
   const MBarrier& m = w.block->engine->barriers.at(w.awaited);

@@ -142,26 +142,40 @@ void warp_barrier(const Execution& x) {
   }
 }
 
-// Does it arrive for a second time in one phase, or may it? Then it counts twice, and releases threads that
-// still wait for others.
+// Does it arrive for a second time in one phase, or may it, or without having to wait for others that meet
+// there? Then it counts among those of another phase, and releases threads that still wait for others.
 void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
   Warp& w = x.warp;
   auto [it, is_first] = b.arrivals.try_emplace(w.first);
   NamedBarrier::Arrival& last = it->second;
-  bool knows = is_first;  // one lane does: the warp comes as a whole
-  for (LaneMask left = last.released ? x.lanes : 0; left && !knows; left &= left - 1)
-    knows = w.block->watch->clocks.knows(w.first + first_lane(left), last.released, w.first,
+  bool is_again = !is_first && !last.released, was_there = !is_first && last.phase == b.phase - 1;
+  bool knows = !is_again && !b.released;  // one lane does: the warp comes as a whole
+  for (LaneMask left = is_again || !b.released ? 0 : x.lanes; left && !knows; left &= left - 1)
+    knows = w.block->watch->clocks.knows(w.first + first_lane(left), b.released, w.first,
                                          w.first + w.lane_count());
   if (!knows) {
-    const Span& there = w.code->sites[size_t(last.site)].span;
-    Finding f{.kind = Finding::Kind::barrier,
-              .text = fmt::format("{} arrives at barrier {} again{}, and nothing makes it wait for the "
-                                  "threads that it expected there{}: it may be counted twice; let it wait in "
-                                  "between, at another barrier that those threads reach after this one",
-                                  describe_thread(w, 0), id, last.released ? "" : ", in the same phase",
-                                  there ? fmt::format(" on line {}", there.line) : "")};
-    f.other_thread = w.first;
-    w.block->race_detector->report(w, 0, std::move(f), x.site.site, last.site);
+    int32_t other = last.site;
+    int64_t other_thread = w.first;
+    if (!is_again && !was_there)  // of those that met, rather one from another place
+      for (auto& [first, arrival] : b.arrivals)
+        if (arrival.phase == b.phase - 1 && (other_thread == w.first || arrival.site != x.site.site))
+          other = arrival.site, other_thread = first;
+    const Span& there = w.code->sites[size_t(other)].span;
+    std::string line = there ? fmt::format(" on line {}", there.line) : "";
+    Finding f{.kind = Finding::Kind::barrier};
+    if (is_again || was_there)
+      f.text = fmt::format(
+          "{} arrives at barrier {} again{}, and nothing makes it wait for the threads that it expected "
+          "there{}: it may be counted twice; let it wait in between, at another barrier that those threads "
+          "reach after this one",
+          describe_thread(w, 0), id, last.released ? "" : ", in the same phase", line);
+    else
+      f.text = fmt::format(
+          "{} arrives at barrier {}, where others have met{}, and nothing makes it wait for those: it may be "
+          "counted as one of them; let the two meet at barriers of different numbers, or expect all of them",
+          describe_thread(w, 0), id, line);
+    f.other_thread = other_thread;
+    w.block->race_detector->report(w, 0, std::move(f), x.site.site, other);
   }
   last = {.phase = b.phase, .site = x.site.site};
 }

@@ -1,6 +1,6 @@
 """The kernels that are mutated: small, of dynamic sizes, so that one program meets every trip count and every
 ragged edge; each with 1, 2 and 4 warps.  What is in them: tile_kernels.py, thread_kernels.py, pipelines.py,
-pipelined_kernels.py.
+pipelined_kernels.py; and, of three warpgroups, warpgroup_kernels.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pipelined_kernels as pipelined
 import pipelines
 import thread_kernels as threads
 import tile_kernels as tiles
-from mutate import OF_PIPELINES
+import warpgroup_kernels as warpgroups
+from mutate import OF_PIPELINES, OF_WARPGROUPS
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Family:
     exact: Callable[..., dict[int, np.ndarray]]
     chip: str = "sim:sm_80"
     operators: tuple[str, ...] | None = None  # None: all of mutate.py
+    warps: tuple[int, ...] = (1, 2, 4)
+    schedules: int = 1  # that are tried, where some faults show in some orders of the warps alone
 
 
 def _families() -> list[Family]:
@@ -58,8 +61,13 @@ def _families() -> list[Family]:
                            "phases": pipelined.phases}.items()
         for stages in (2, 3)
     ]  # fmt: skip
-    return [Family(name, *part) for name, part in parts.items()] + staged + ahead
+    by_hand = [
+        Family(name, *part, chip="sim:sm_90a", operators=OF_WARPGROUPS, warps=(12,), schedules=3)
+        for name, part in {"hand_gemm_nn": warpgroups.gemm(False), "hand_gemm_nt": warpgroups.gemm(True),
+                           "hand_attention": warpgroups.attention(False),
+                           "hand_causal": warpgroups.attention(True)}.items()
+    ]  # fmt: skip
+    return [Family(name, *part) for name, part in parts.items()] + staged + ahead + by_hand
 
 
 FAMILIES = _families()
-WARPS = (1, 2, 4)

@@ -23,7 +23,7 @@ from tilelang import _core
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from families import FAMILIES, WARPS, Family  # noqa: E402
+from families import FAMILIES, Family  # noqa: E402
 from mutate import Mutant, mutants  # noqa: E402
 from pipelines import PROGRAMS  # noqa: E402
 
@@ -45,7 +45,7 @@ def is_wrong(family: Family, kernel, size, threads: int) -> str:
     args = (family.inputs(threads) if family.name in PROGRAMS else family.inputs)(rng, size)
     exact = (family.exact(threads) if family.name in PER_BLOCK else family.exact)(*args)
     try:
-        report = kernel.simulate(args, [], 0, 1, [], 0, True, False, None)
+        report = kernel.simulate(args, [], 0, family.schedules, [], 0, True, False, None)
     except (tilelang.CompileError, ValueError) as error:
         return f"refused: {error}"
     if report["findings"]:
@@ -105,7 +105,7 @@ def judged(one: tuple[str, int, int]) -> tuple[Counter, list[tuple[str, str, str
 
 def run(names=None, every: int = 1, jobs: int = 1) -> tuple[Counter, list[tuple[str, str, str]]]:
     """What judged() says of all kernels of these families (None: of all)."""
-    kernels = [(f.name, warps, every) for f in FAMILIES if not names or f.name in names for warps in WARPS]
+    kernels = [(f.name, warps, every) for f in FAMILIES if not names or f.name in names for warps in f.warps]
     if jobs == 1:
         parts = map(judged, kernels)
     else:

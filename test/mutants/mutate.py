@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """`operator` on line `line` (from 0) of the text, which it replaces by `new`."""
+    """`operator` on line `line` (from 0) of the text: it and what follows, `count` lines, become `new`."""
 
     operator: str
     line: int
     new: str
+    count: int = 1
 
     def apply(self, lines: list[str]) -> str:
-        return "\n".join(
-            [*lines[: self.line], *([self.new] if self.new.strip() else []), *lines[self.line + 1 :]]
-        )
+        kept = [self.new] if self.new.strip() else []
+        return "\n".join([*lines[: self.line], *kept, *lines[self.line + self.count :]])
 
 
 def _close(text: str, at: int) -> int:
@@ -43,7 +43,11 @@ def weaken_barrier(line: str):
 
 
 def drop_guard(line: str, body: str, memory: set[str]):
-    """Of what touches memory: registers beyond a tile's edge are nobody's."""
+    """Of what touches memory: registers beyond a tile's edge are nobody's.  But boxes that every thread of a
+    team copies take too long to judge.
+    """
+    if "bulk_tensor" in body and "tx) ==" in line:
+        return
     if (found := re.match(r"(\s*)if (.*):$", line)) and any(_places(body, memory)):
         yield f"{found[1]}if true:"
 
@@ -106,7 +110,7 @@ WAIT = re.compile(r"(\s*while not mbarrier_\w+_wait\(address_of\([^()]*(?:\([^()
 
 
 def drop_wait(line: str):
-    if re.fullmatch(r"\s*cp_async_\w*wait_\w+\(.*\)", line):
+    if re.fullmatch(r"\s*(cp_async_\w*wait_\w+|wgmma_wait_group)\(.*\)", line):
         yield line.replace(line.strip(), "pass")
     if WAIT.fullmatch(line):
         yield line.replace(line.strip(), "if true:")
@@ -114,12 +118,12 @@ def drop_wait(line: str):
 
 def wait_too_little(line: str):
     """For all groups but one more."""
-    if found := re.fullmatch(r"(\s*cp_async_\w*wait_group\w*\()(\d+)(:\w+)?\)", line):
+    if found := re.fullmatch(r"(\s*(?:cp_async_\w*|wgmma_)wait_group\w*\()(\d+)(:\w+)?\)", line):
         yield f"{found[1]}{int(found[2]) + 1}{found[3] or ''})"
 
 
 def drop_commit(line: str):
-    if re.fullmatch(r"\s*cp_async_\w*commit_group\(\)", line):
+    if re.fullmatch(r"\s*(cp_async_\w*|wgmma_)commit_group\(\)", line):
         yield line.replace(line.strip(), "pass")
 
 
@@ -129,13 +133,36 @@ def wrong_parity(line: str):
 
 
 def wrong_count(line: str):
-    """Of arrivals, one more."""
-    if found := re.fullmatch(r"(\s*mbarrier_init\(.*, )(\d+)\)", line):
-        yield f"{found[1]}{int(found[2]) + 1})"
+    """Of arrivals, one more, and one fewer."""
+    if found := re.fullmatch(r"(\s*mbarrier_init\(.*, )(\d+)(:\w+)?\)", line):
+        for count in (int(found[2]) + 1, int(found[2]) - 1):
+            if count:
+                yield f"{found[1]}{count}{found[3] or ''})"
+
+
+def wrong_bytes(line: str):
+    """One piece more is expected than comes, and one fewer."""
+    if found := re.fullmatch(r"(\s*mbarrier_\w*expect_tx\(.*, )(\d+)(:\w+)?\)", line):
+        for count in (int(found[2]) + 16, int(found[2]) - 16):
+            yield f"{found[1]}{count}{found[3] or ''})"
+
+
+def drop_arrival(line: str):
+    """Of a thread, or of bytes that it expects."""
+    if re.fullmatch(r"\s*mbarrier_(arrive|expect)\w*\(.*\)", line):
+        yield line.replace(line.strip(), "pass")
+
+
+def wrong_registers(line: str):
+    """More than the block has, or none given back."""
+    if re.fullmatch(r"\s*setmaxnreg_dec\(.*\)", line):
+        yield ""
+    if found := re.fullmatch(r"(\s*setmaxnreg_inc\()(\d+)(:\w+)?\)", line):
+        yield f"{found[1]}{int(found[2]) + 16}{found[3] or ''})"
 
 
 def drop_fence(line: str):
-    if re.fullmatch(r"\s*fence_\w+\(\)", line):
+    if re.fullmatch(r"\s*(\w+_)?fence\w*\(\)", line):
         yield ""
 
 
@@ -182,8 +209,59 @@ def wrong_slot(line: str, variables: set[str], tiles: dict[str, tuple[int, int]]
                     yield f"{head}({number} + {by})%{turn}{tail}"
 
 
-BESIDE = (drop_wait, wait_too_little, drop_commit, wrong_parity, wrong_count, drop_fence)
+def wrong_word(line: str, words: dict[str, int]):
+    """The next of a list of barriers, where it has a name or a number: {name: how many there are}."""
+    for name, begin, end in _places(line, set(words)):
+        index = re.sub(r":\w+$", "", line[begin + 1 : end])
+        if (
+            words[name] > 1
+            and re.fullmatch(r"[\w.]+", index)
+            and not re.match(r"\s*mbarrier_init| shared ", line)
+        ):
+            yield f"{line[: begin + 1]}({index} + 1)%{words[name]}{line[end:]}"
+
+
+def restarted_parity(line: str, sums: dict[str, tuple[str, str]]):
+    """A parity that is counted on across tiles begins anew with each; {i: (head, k)} where i = head + k."""
+    if found := WAIT.fullmatch(line):
+        for name, (_, rest) in sums.items():
+            new = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w.])", rest, found[2])
+            if new != found[2]:
+                yield f"{found[1]}{new}):"
+
+
+def early_release(lines: list[str], at: int):
+    """What a wait is followed by: `if one of the warp: arrive`, now in front of it; (new, how many lines)."""
+    if not re.match(r"\s*(cp_async_\w*|wgmma_)wait_group\w*\(", lines[at]):
+        return
+    head = at + 1
+    if head < len(lines) and "wgmma_results(" in lines[head]:
+        head += 1
+    if (
+        head + 1 < len(lines)
+        and lines[head].lstrip().startswith("if ")
+        and "mbarrier_arrive(" in lines[head + 1]
+    ):
+        yield "\n".join([lines[head], lines[head + 1], *lines[at:head]]), head + 2 - at
+
+
+BESIDE = (
+    drop_wait,
+    wait_too_little,
+    drop_commit,
+    wrong_parity,
+    wrong_count,
+    drop_fence,
+    wrong_bytes,
+    drop_arrival,
+    wrong_registers,
+)
 OF_PIPELINES = ("drop_barrier", "drop_wait", "wait_too_little", "drop_commit", "wrong_slot")
+OF_WARPGROUPS = (
+    *OF_PIPELINES,
+    *("drop_fence", "wrong_parity", "restarted_parity", "wrong_count", "wrong_bytes", "wrong_word"),
+    *("swap_buffers", "drop_guard", "drop_arrival", "early_release", "wrong_registers"),
+)
 
 
 def _body(lines: list[str], head: int) -> str:
@@ -198,6 +276,21 @@ def _body(lines: list[str], head: int) -> str:
 def _turns(text: str) -> set[str]:
     """The variables of loops that run one iteration after the other, whose threads do the same in each."""
     return set(re.findall(r"^\s*for ([\w.]+) in (?:serial|unrolled)\(", text, re.M))
+
+
+def _named(text: str, turns: set[str]) -> set[str]:
+    """The names of what is computed from the variables of such loops, and from the block's number."""
+    known = turns | {"block"}
+    for m in re.finditer(r"^\s*([\w.]+) = (?!\w+ \w+\[)(.*)$", text, re.M):
+        used = set(re.findall(r"[A-Za-z_][\w.]*", re.sub(r"cast<\w+>|:\w+", "", m[2])))
+        if used <= known:
+            known = known | {m[1]}
+    return known
+
+
+def _sums(text: str) -> dict[str, tuple[str, str]]:
+    """{i: (head, k)} of each i = head*number + k."""
+    return {m[1]: (m[2], m[3]) for m in re.finditer(r"^\s*([\w.]+) = (\S+\*\d+) \+ (\S+)$", text, re.M)}
 
 
 def _slotted(text: str) -> dict[str, tuple[int, int]]:
@@ -219,7 +312,10 @@ def mutants(text: str, operators: tuple[str, ...] | None = None) -> list[Mutant]
         m[1]: (m[2], m[3])
         for m in re.finditer(r"^\s*([\w.]+) = shared (\w+)\[.*elements\((\d+)\)", text, re.M)
     }
-    turns, slotted = _turns(text), _slotted(text)
+    turns, slotted, sums = _turns(text), _slotted(text), _sums(text)
+    if operators and "restarted_parity" in operators:  # slots are counted across loops, under names
+        turns = _named(text, turns)
+    words = {m[1]: int(m[2]) for m in re.finditer(r"^\s*([\w.]+) = shared u64\[(\d+)\]", text, re.M)}
     found = []
     for i, line in enumerate(lines):
         memory = set(tiles) | tensors
@@ -232,4 +328,7 @@ def mutants(text: str, operators: tuple[str, ...] | None = None) -> list[Mutant]
         found += [Mutant("swap_buffers", i, new) for new in swap_buffers(line, tiles)]
         found += [Mutant("wrong_slot", i, new) for new in wrong_slot(line, turns, slotted)]
         found += [Mutant(operator.__name__, i, new) for operator in BESIDE for new in operator(line)]
+        found += [Mutant("wrong_word", i, new) for new in wrong_word(line, words)]
+        found += [Mutant("restarted_parity", i, new) for new in restarted_parity(line, sums)]
+        found += [Mutant("early_release", i, new, count) for new, count in early_release(lines, i)]
     return [m for m in found if operators is None or m.operator in operators]

@@ -35,6 +35,31 @@ def test_every_fault_of_a_pipeline_is_noticed(family):
     assert [told for told, _, _ in survivors if told not in judge.allowed()] == []
 
 
+@pytest.mark.parametrize("family", ["hand_gemm_nn", "hand_gemm_nt", "hand_attention", "hand_causal"])
+def test_a_sample_of_faults_of_warpgroups_is_noticed(family):
+    shown, survivors = judge.run([family], every=7)
+    assert sum(shown.values()) >= 14
+    assert [told for told, _, _ in survivors if told not in judge.allowed()] == []
+
+
+def test_what_is_put_into_a_gemm_of_warpgroups():
+    family = next(f for f in judge.FAMILIES if f.name == "hand_gemm_nn")
+    text = family.make(384)
+    lines = text.rstrip("\n").split("\n")
+    found = {}
+    for m in mutate.mutants(text, family.operators):
+        found.setdefault(m.operator, []).append(m)
+    assert set(found) == set(mutate.OF_WARPGROUPS)
+    assert {m.apply(lines).count("wgmma_commit_group()") for m in found["drop_commit"]} == {1, 2}
+    assert len(found["wrong_registers"]) == 3 and len(found["drop_fence"]) == 5
+    parities = [m.new.split("), ")[-1] for m in found["restarted_parity"]]
+    assert parities == ["(cast<i32>(k)//2 + 1)%2):", "cast<i32>(k)//2%2):", "cast<i32>(k)//2%2):"]
+    early = found["early_release"][0].apply(lines).split("\n")
+    at = found["early_release"][0].line
+    assert "mbarrier_arrive(" in early[at + 1] and "wgmma_wait_group(1:i32)" in early[at + 2]
+    assert len(early) == len(lines)
+
+
 def test_the_faults_of_a_ring_of_three_slots():
     text = pipelines.text_of("slots", 64)
     lines = text.split("\n")

@@ -2,8 +2,10 @@
 
 test/seeded/*.cases hold them, each as a difference: lines that begin with - are in the faulty kernel alone,
 those with + in its repaired twin alone. `# race` marks the lines that the first finding must name if it is a
-race, and so on; where a line of another kind is marked, too, that kind of finding will do. With TL_FULL=1
-every kernel is tried from 20 seeds, else from 3 of 5 that differ in their kind of schedule.
+race, and so on; where a line of another kind is marked, too, that kind of finding will do, and where lines
+are marked `# race2`, a race that names those. The cases of a file that says `level: machine` are text IR of
+that level. With TL_FULL=1 every kernel is tried from 20 seeds, else from 3 of 5 that differ in their kind of
+schedule.
 """
 
 import os
@@ -24,11 +26,12 @@ SCHEDULES = 3
 
 @dataclass
 class Case:
-    """target: of all cases of a file, where it says so. skip: passes to leave out. outputs: arguments that
-    nobody has written. inputs: values of arguments, as Python text."""
+    """target, level: of all cases of a file, where it says so. skip: passes to leave out. outputs: arguments
+    that nobody has written. inputs: values of arguments, as Python text."""
 
     name: str
     target: str = "sim:sm_80"
+    level: str = "tile"
     skip: list = field(default_factory=list)
     outputs: list = field(default_factory=list)
     inputs: dict = field(default_factory=dict)
@@ -36,16 +39,19 @@ class Case:
 
     def text(self, drop):
         kept = [line[2:] for line in self.lines if not line.startswith(drop)]
-        return "import tilelang.language as T\n" + "\n".join(kept) + "\n"
+        first = "" if self.level == "machine" else "import tilelang.language as T\n"
+        return first + "\n".join(kept) + "\n"
 
 
 def read_cases(path):
-    cases, target = [], Case.target
+    cases, target, level = [], Case.target, Case.level
     for line in path.read_text().splitlines():
         if line.startswith("target: "):
             target = line[8:]
+        elif line.startswith("level: "):
+            level = line[7:]
         elif line.startswith("## "):
-            cases.append(Case(line[3:], target))
+            cases.append(Case(line[3:], target, level))
         elif line.startswith("skip: "):
             cases[-1].skip = line[6:].split()
         elif line.startswith("outputs: "):
@@ -84,17 +90,25 @@ def simulate(case, kernel, seed):
 
 
 def compiled(case, folder, drop):
+    if case.level == "machine":
+        function = tilelang._core.parse(case.text(drop), "case.ir")
+        return tilelang._core.compile(function, case.target, {"at_machine": True, "cache": False})
     function = load_text(folder, case.text(drop)).main.function
     return tilelang._core.compile(function, case.target, {"skip": case.skip, "cache": False})
 
 
 def marked(text):
-    """Per kind of finding, the lines."""
+    """Per kind of finding, the lines; of a kind that may name others instead, under race2 and so on."""
     lines = {}
     for number, line in enumerate(text.splitlines(), 1):
         for kind in re.findall(r"\w+", line.partition("  # ")[2]):
             lines.setdefault(kind, set()).add(number)
     return lines
+
+
+def is_marked(first, lines):
+    kind, its = first
+    return any(kind == mark.rstrip("23") and its == where for mark, where in lines.items())
 
 
 def found(report):
@@ -112,6 +126,7 @@ def seeds_of(name):
 
 def test_there_are_enough():
     assert len(CASES) >= 40 and all(marked(c.text("+ ")) for c in CASES.values())
+    assert sum("sm_90" in c.target for c in CASES.values()) >= 80
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -122,7 +137,7 @@ def test_a_planted_bug_is_found(tmp_path, name):
     for seed in seeds_of(name):
         report = simulate(case, kernel, seed)
         assert report.findings, f"nothing found from seed {seed}"
-        assert found(report) in lines.items(), (seed, found(report), str(report))
+        assert is_marked(found(report), lines), (seed, found(report), str(report))
     again = simulate(case, kernel, report.seed)
     assert found(again) == found(report)
 

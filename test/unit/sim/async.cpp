@@ -153,10 +153,15 @@ func main(X: i32[64]):
       wait("2", "mbarrier_arrive_expect_tx(address_of(M[1]), 64)", 0),
       "12: deadlock: thread 0 of block (0) of main waits for phase 0 of M[1] (parity 0), and no other thread "
       "can go on; missing: 128 bytes that were expected; thread 0 (line 11), thread 32 (line 11) came");
-  CHECK_EQ(wait("2", "mbarrier_arrive(address_of(M[1]))", 1),
-           "12: deadlock: thread 32 of block (0) of main waits for phase 1 of M[1] (parity 1), and no other "
+  CHECK_EQ(wait("2", "mbarrier_arrive(address_of(M[1]))\n    sync_threads()", 1),
+           "13: deadlock: thread 0 of block (0) of main waits for phase 1 of M[1] (parity 1), and no other "
            "thread can go on; missing: 2 of 2 arrivals; no thread has arrived; the phase before has ended: "
            "was parity 0 meant?");
+  CHECK_EQ(wait("2", "mbarrier_arrive(address_of(M[1]))", 1),
+           "12: barrier: thread 0 of block (0) of main waits here for the phase before phase 0 of M[1], and "
+           "nothing makes phase 0 wait for that: if it ends first, this wait is for phase 1, of the same "
+           "parity, maybe for ever; let each warp that waits for a barrier's phases arrive in each of them, "
+           "or tell those that do (or was parity 0 meant?)");
   CHECK_EQ(wait("1", "pass", 2),
            "12: fault: mbarrier_try_wait: the parity is 2, in thread 0 of block (0) of main; it must be 0 "
            "(even phases) or 1 (odd phases)");
