@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "arith/prove.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"

@@ -155,6 +155,7 @@ class Cuda final : public Device {
                 entry.name, grid[0], grid[1], grid[2], entry.threads[0], entry.threads[1], entry.threads[2],
                 entry.shared_bytes));
     recent.add(entry.name);
+    if (stream != 0) keep_if_captured(module, handle(stream));
   }
 
   EncodedTensorMap encode(const TensorMapSpec& map, const TensorMapView& view) override {
@@ -217,6 +218,16 @@ class Cuda final : public Device {
   std::once_flag retained;
   Driver::Context primary = nullptr;
   RecentLaunches recent;
+
+  // A graph may be replayed when nobody holds the kernel any more: its code stays.
+  void keep_if_captured(const Module& module, Driver::StreamHandle stream) const {
+    int status = 0;
+    if (!d.stream_capturing || d.stream_capturing(stream, &status) != 0 || status == 0) return;
+    static std::mutex lock;
+    static auto* kept = new std::set<std::shared_ptr<void>>;
+    std::lock_guard guard(lock);
+    kept->insert(module.image);
+  }
 
   int attribute(int which) const {
     int value = 0;

@@ -48,6 +48,7 @@ CudaDriver* open_driver() {
     d.device_count(&d.devices);
     library.bind(d.capture_mode, "cuThreadExchangeStreamCaptureMode");
     library.bind(d.function_load, "cuFuncLoad");
+    library.bind(d.stream_capturing, "cuStreamIsCapturing");
     library.bind(d.launch_with, "cuLaunchKernelEx");
     library.bind(d.tensor_map_encode, "cuTensorMapEncodeTiled");
     if (d.devices == 0) d.missing = "the NVIDIA driver sees no GPU (is CUDA_VISIBLE_DEVICES set?)";

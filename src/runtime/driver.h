@@ -73,6 +73,7 @@ struct CudaDriver {
   int (*event_destroy)(Event);
   int (*capture_mode)(int*);  // null in older drivers, and so is:
   int (*function_load)(Function);
+  int (*stream_capturing)(StreamHandle, int* status);
   int (*tensor_map_encode)(void* map, int type, unsigned rank, void* address, const uint64_t* extents,
                            const uint64_t* strides, const unsigned* box, const unsigned* steps,
                            int interleave, int swizzle, int promotion, int fill);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/recent_maps.h"
 
 namespace tl {
 namespace {
@@ -35,13 +36,19 @@ struct Workspaces {
   }
 };
 
+uint64_t next_number() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
 }  // namespace
 
 Executable::Executable(Program p, DeviceBinary b)
     : program(std::move(p)),
       binary(std::move(b)),
       platform(platform_of(program.language)),
-      signature(program, platform.device_type) {}
+      signature(program, platform.device_type),
+      number(next_number()) {}
 
 Device& Executable::device_of(int device_id) const {
   std::string reason;
@@ -85,21 +92,41 @@ void Executable::call(std::span<const Argument> arguments, Stream stream) {
   launch_all(ready_on(packed.device_id), {packed.slots, packed.integers}, stream);
 }
 
-void Executable::launch_all(const Ready& ready, const Facts& facts, Stream stream) const {
-  Workspaces workspaces(*ready.device, stream);
-  for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, facts.integers), w.zeroed);
-  std::vector<EncodedTensorMap> maps;
-  for (const TensorMapSpec& map : program.maps) {
+// Those of an earlier call, or new ones; where they cannot be kept, in `made`.
+const std::vector<EncodedTensorMap>* Executable::maps_for(const Ready& ready, const Facts& facts,
+                                                          std::span<void* const> addresses,
+                                                          std::vector<EncodedTensorMap>& made) const {
+  RecentMaps::Key key{.function = number, .words = {}};
+  key.add(uint64_t(ready.device->ordinal));
+  for (void* address : addresses) key.add(reinterpret_cast<uintptr_t>(address));
+  for (int64_t n : facts.integers) key.add(uint64_t(n));
+  RecentMaps& recent = RecentMaps::of_this_thread();
+  if (key.fits())
+    if (auto* found = recent.find(key)) return found;
+  for (size_t i = 0; i < addresses.size(); i++) {
+    const TensorMapSpec& map = program.maps[i];
     std::vector<int64_t> shape, strides;
     for (auto& e : map.shape) shape.push_back(evaluate(e, facts.integers));
     for (auto& e : map.strides) strides.push_back(evaluate(e, facts.integers));
-    auto index = size_t(map.index);
-    const void* data = map.of_workspace ? workspaces[index] : reinterpret_cast<void*>(facts.slots[index]);
-    maps.push_back(ready.device->encode(map, {data, shape, strides}));
+    made.push_back(ready.device->encode(map, {addresses[i], shape, strides}));
   }
+  return key.fits() ? &recent.keep(key, std::move(made)) : &made;
+}
+
+void Executable::launch_all(const Ready& ready, const Facts& facts, Stream stream) const {
+  Workspaces workspaces(*ready.device, stream);
+  for (const Workspace& w : program.workspaces) workspaces.add(evaluate(w.bytes, facts.integers), w.zeroed);
+  std::vector<void*> addresses;  // of the tensors that maps are of
+  for (const TensorMapSpec& map : program.maps) {
+    auto index = size_t(map.index);
+    addresses.push_back(map.of_workspace ? workspaces[index] : reinterpret_cast<void*>(facts.slots[index]));
+  }
+  std::vector<EncodedTensorMap> made;
+  const std::vector<EncodedTensorMap>* maps =
+      addresses.empty() ? &made : maps_for(ready, facts, addresses, made);
   auto slot_of = [&](const EntrySpec::Arg& arg) -> uint64_t {
     auto index = size_t(arg.index);
-    if (arg.from == EntrySpec::Arg::From::map) return reinterpret_cast<uintptr_t>(&maps[index]);
+    if (arg.from == EntrySpec::Arg::From::map) return reinterpret_cast<uintptr_t>(&(*maps)[index]);
     if (arg.from == EntrySpec::Arg::From::param) return facts.slots[index];
     if (arg.from == EntrySpec::Arg::From::integer) return uint64_t(facts.integers[index]);
     return reinterpret_cast<uintptr_t>(workspaces[index]);

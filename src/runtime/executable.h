@@ -39,6 +39,7 @@ class Executable {
   };
   static constexpr size_t most_devices = 32;
   Signature signature;
+  const uint64_t number;  // of this one among all
   std::mutex lock;
   std::map<const Device*, Ready> modules;
   std::array<std::atomic<const Ready*>, most_devices> by_ordinal{};
@@ -46,6 +47,9 @@ class Executable {
   Device& device_of(int device_id) const;
   const Ready& ready_on(Device& device);
   const Ready& ready_on(int device_id);
+  const std::vector<EncodedTensorMap>* maps_for(const Ready& ready, const Facts& facts,
+                                                std::span<void* const> addresses,
+                                                std::vector<EncodedTensorMap>& made) const;
   void launch_all(const Ready& ready, const Facts& facts, Stream stream) const;
 };
 

@@ -1,5 +1,6 @@
 """Launching on a GPU: streams, graphs, several threads, several GPUs, CuPy and JAX."""
 
+import gc
 import threading
 
 import pytest
@@ -45,6 +46,23 @@ def test_outputs_come_from_torch():
     y = kernel(x, 2.0)
     assert torch.cuda.memory_allocated() == before + 4096
     assert y.device == x.device and (y == x * 2).all()
+
+
+def test_a_graph_outlives_its_kernel():
+    x, y = torch.ones(8192, device="cuda"), torch.zeros(8192, device="cuda")
+    kernel = tilelang.compile(scaled(8192), target="cuda")
+    kernel(x, y, 1.0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(x, y, 3.0)
+    del kernel
+    gc.collect()
+    others = [tilelang.compile(scaled(128 * n), target="cuda") for n in range(65, 75)]
+    for other in others:
+        other(x[: other.params[0].shape[0]], y[: other.params[0].shape[0]], 7.0)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert (y == 3).all()
 
 
 @pytest.mark.parametrize("warm", [True, False])
