@@ -13,10 +13,7 @@ def added(dtype="float32", shape=(64, 64), source="shared", rows=100, columns=72
     @T.prim_func
     def main(X: T.Tensor((BLOCKS, *shape), given), Y: T.Tensor((rows, columns), dtype)):
         with T.Kernel(BLOCKS, threads=64) as b:
-            if source == "shared":
-                S = T.alloc_shared(shape, given)
-            else:
-                S = T.alloc_fragment(shape, given)
+            S = {"shared": T.alloc_shared, "fragment": T.alloc_fragment}[source](shape, given)
             T.copy(X[b, :, :], S)
             for i in T.serial(T.ceildiv(rows, tile_rows)):
                 for j in T.serial(T.ceildiv(columns, tile_columns)):

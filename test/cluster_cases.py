@@ -32,7 +32,7 @@ def exchanged(cluster=2, threads=64, barrier=False, blocks=4):
 
 
 def told(cluster=2, threads=64, blocks=4):
-    """The same in three rounds, each told by arrivals at the next block's barrier, and back when it is read."""
+    """The same in three rounds, told by arrivals at the next block's barrier, and back when it is read."""
     n = threads * 4
 
     @T.prim_func
@@ -57,8 +57,8 @@ def told(cluster=2, threads=64, blocks=4):
 
 
 def loaded_once(dims=(2, 1), mask=3, issuer=None, shape=(64, 64), dtype="float16", turns=3, repeats=1):
-    """Blocks of a cluster load the same tile in turns: those of the mask once for all of them. mask: a number,
-    or a function of the block's rank."""
+    """Blocks of a cluster load the same tile in turns: those of the mask once for all of them. mask: a
+    number, or a function of the block's rank."""
     size = dims[0] * dims[1]
     grid = (dims[0] * 2, dims[1])
     rows, columns = shape
@@ -107,7 +107,9 @@ CASES = {
     "loaded once for some of four": lambda: loaded_once((4, 1), 0b0110),
     "loaded once along y": lambda: loaded_once((1, 2)),
     "loaded once for rows of four": lambda: loaded_once((2, 2), lambda rank: 3 << (rank // 2 * 2)),
-    "loaded once for columns of four": lambda: loaded_once((2, 2), lambda rank: 5 << rank % 2, shape=(32, 96)),
+    "loaded once for columns of four": lambda: loaded_once(
+        (2, 2), lambda rank: 5 << rank % 2, shape=(32, 96)
+    ),
     "loaded once, bytes": lambda: loaded_once(shape=(40, 256), dtype="uint8"),
     "loaded once, by one alone": lambda: loaded_once((2, 1), 2),
 }

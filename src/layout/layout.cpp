@@ -50,6 +50,21 @@ int64_t largest_sum(const std::vector<Term>& terms, int output, const std::vecto
   return most;
 }
 
+// Is an XORed digit free to be any number below a power of two, whatever the others are?  Then its term takes
+// its largest value beside theirs.
+bool takes_all(const Term& t, const std::vector<Term>& terms, const std::vector<int64_t>& extents) {
+  const Digit& d = t.digit;
+  bool whole = extents[size_t(d.input)] % (d.divisor * d.radix) == 0;
+  if (!whole || d.radix & (d.radix - 1)) return false;
+  auto meets = [&](const Digit& o) {
+    return o.input == d.input && o.divisor < d.divisor * d.radix && d.divisor < o.divisor * o.radix;
+  };
+  return std::ranges::none_of(terms, [&](const Term& o) {
+    bool other = &o != &t && meets(o.digit);
+    return other || std::ranges::any_of(o.xors, meets);
+  });
+}
+
 // The ranges from the table: under XOR the digits give only a bound.
 void count_ranges(Layout& l) {
   std::vector<int64_t> points = table(l), ranges(l.ranges.size(), 1);
@@ -95,7 +110,8 @@ Layout from_terms(std::vector<int64_t> extents, int outputs, std::vector<Term> t
     l.outputs[o] = l.outputs[o] + e * t.stride;
   }
   for (int o = 0; o < outputs; o++) l.ranges[size_t(o)] += largest_sum(terms, o, l.extents);
-  bool bound_only = std::ranges::any_of(terms, [](const Term& t) { return !t.xors.empty(); });
+  bool bound_only = std::ranges::any_of(
+      terms, [&](const Term& t) { return !t.xors.empty() && !takes_all(t, terms, l.extents); });
   l.terms = std::move(terms);
   if (bound_only && l.size() <= 1 << 16) count_ranges(l);
   return l;

@@ -71,8 +71,8 @@ void check_copy_cluster(const Tile& t, const Function& f) {
 void eval_copy_cluster(const Tile& t, const Function&, const EvalContext&) {
   fail(t.span,
        "copy_cluster reaches another block of the cluster, but the reference runs one block after the other: "
-       "run "
-       "it on sm_90, or in the simulator (target='sim:sm_90')");
+       "run it on a GPU that has clusters ({}), or in the simulator of one",
+       chips_with(*find_instr("cluster_store_16")));
 }
 
 LayoutDecisions infer_layout_copy_cluster(const Tile& t, const LayoutContext& ctx, Strictness) {

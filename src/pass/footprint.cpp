@@ -130,24 +130,34 @@ Expr Footprints::resolved(const Expr& e) const {
   });
 }
 
-void Footprints::touch(Footprint& to, const Expr& index, const Conditions& conditions, Lanes part,
+static LaneEnv of_team(const LaneEnv& env, const Team& team) {
+  LaneEnv own;
+  for (auto& [var, lanes] : env)
+    own[var] = Lanes(lanes.begin() + team.first, lanes.begin() + team.first + team.count);
+  return own;
+}
+
+void Footprints::touch(Footprint& to, const Expr& index, const Conditions& conditions, const Team& team,
                        const Reach& reach, const LaneEnv& env, const LaneEnv& chosen, bool& known) const {
+  auto count = size_t(team.count);
+  Lanes part(count, 1);
   for (auto& [condition, holds] : conditions) {
     if (holds) {
-      Lanes may = may_hold(condition, env, threads);
-      for (size_t i = 0; i < threads; i++) part[i] = part[i] && may[i];
-    } else if (auto is = values_of(condition, env, threads)) {
-      for (size_t i = 0; i < threads; i++) part[i] = part[i] && !(*is)[i];
+      Lanes may = may_hold(condition, env, count);
+      for (size_t i = 0; i < count; i++) part[i] = part[i] && may[i];
+    } else if (auto is = values_of(condition, env, count)) {
+      for (size_t i = 0; i < count; i++) part[i] = part[i] && !(*is)[i];
     }
   }
   for (int e = 0; e < index->dtype.lanes; e++) {
-    auto at = values_of(index, chosen, threads, e);
+    auto at = values_of(index, chosen, count, e);
     known = known && at;
     if (!known) return;
     auto size = int64_t(to.owner.size());
-    for (size_t i = 0; i < threads; i++) {
+    for (size_t i = 0; i < count; i++) {
       if (!part[i]) continue;
-      auto who = int16_t(reach.by_warp ? Footprint::warp_zero - int64_t(i) / warp : int64_t(i));
+      int64_t thread = team.first + int64_t(i);
+      auto who = int16_t(reach.by_warp ? Footprint::warp_zero - thread / warp : thread);
       for (int64_t place = (*at)[i]; place < (*at)[i] + reach.elements; place++) {
         int64_t element = size == Footprint::tensor_slots && place >= 0 ? place % size : place;
         if (element < 0 || element >= size) continue;
@@ -202,18 +212,17 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
   int64_t points = 1;
   for (auto& [var, range] : around) points = points > most_points ? points : points * range.count;
   if (points * int64_t(threads) > most_points) return {};
-  Lanes part(threads);
-  for (int64_t i = team.first; i < team.first + team.count; i++) part[size_t(i)] = 1;
+  const LaneEnv own = of_team(fixed, team), own_sampled = tensor ? of_team(sampled, team) : LaneEnv();
   bool known = true;
   for (int64_t p = 0; p < points && known; p++) {
-    LaneEnv env = fixed, chosen = tensor ? sampled : LaneEnv();
+    LaneEnv env = own, chosen = own_sampled;
     int64_t rest = p;
     for (auto& [var, range] : around) {
-      env[var] = Lanes(threads, range.first + rest % range.count);
+      env[var] = Lanes(size_t(team.count), range.first + rest % range.count);
       if (tensor) chosen[var] = env[var];
       rest /= range.count;
     }
-    touch(found, at, where, part, reach, env, tensor ? chosen : env, known);
+    touch(found, at, where, team, reach, env, tensor ? chosen : env, known);
   }
   return known ? found : Footprint();
 }

@@ -63,10 +63,10 @@ class Footprints {
   Expr resolved(const Expr& e) const;
   Expr in_turn(const Expr& e) const;
   void split(const Expr& condition, bool holds, Conditions& to) const;
-  // `env`: the variables that are known, `chosen`: with those that have a sample value. `part`: the threads
-  // that reach it.
-  void touch(Footprint& to, const Expr& index, const Conditions& conditions, Lanes part, const Reach& reach,
-             const LaneEnv& env, const LaneEnv& chosen, bool& known) const;
+  // `env`: the variables that are known, `chosen`: with those that have a sample value; of the team's
+  // threads.
+  void touch(Footprint& to, const Expr& index, const Conditions& conditions, const Team& team,
+             const Reach& reach, const LaneEnv& env, const LaneEnv& chosen, bool& known) const;
 };
 
 }  // namespace tl

@@ -1,8 +1,52 @@
 #include "pass/thread_values.h"
 
+#include <algorithm>
+
 #include "ir/build.h"
 
 namespace tl {
+namespace {
+
+// The operations of indices, all lanes at once; false: others must do it.
+bool fold_lanes(BinaryOp op, Lanes& x, const Lanes& y, DType type) {
+  if (type != i32 && type != i64) return false;
+  auto all = [&](auto f) {
+    for (size_t i = 0; i < x.size(); i++) x[i] = f(x[i], y[i]);
+    return true;
+  };
+  auto wrapped = [&](auto f) {
+    auto in_64 = [&](int64_t a, int64_t b) { return int64_t(f(uint64_t(a), uint64_t(b))); };
+    return type == i64 ? all(in_64)
+                       : all([&](int64_t a, int64_t b) { return int64_t(int32_t(in_64(a, b))); });
+  };
+  bool positive = std::ranges::all_of(y, [](int64_t n) { return n > 0; });
+  switch (op) {
+    case BinaryOp::add:
+      return wrapped([](uint64_t a, uint64_t b) { return a + b; });
+    case BinaryOp::sub:
+      return wrapped([](uint64_t a, uint64_t b) { return a - b; });
+    case BinaryOp::mul:
+      return wrapped([](uint64_t a, uint64_t b) { return a * b; });
+    case BinaryOp::bit_xor:
+      return wrapped([](uint64_t a, uint64_t b) { return a ^ b; });
+    case BinaryOp::bit_and:
+      return wrapped([](uint64_t a, uint64_t b) { return a & b; });
+    case BinaryOp::floordiv:
+      return positive && all([](int64_t a, int64_t b) { return floor_div(a, b); });
+    case BinaryOp::floormod:
+      return positive && all([](int64_t a, int64_t b) { return floor_mod(a, b); });
+    case BinaryOp::lt:
+      return all([](int64_t a, int64_t b) { return int64_t(a < b); });
+    case BinaryOp::le:
+      return all([](int64_t a, int64_t b) { return int64_t(a <= b); });
+    case BinaryOp::eq:
+      return all([](int64_t a, int64_t b) { return int64_t(a == b); });
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 std::optional<Lanes> values_of(const Expr& e, const LaneEnv& env, size_t lanes, int64_t element) {
   if (auto v = as_int(e)) return Lanes(lanes, *v);
@@ -28,6 +72,7 @@ std::optional<Lanes> values_of(const Expr& e, const LaneEnv& env, size_t lanes, 
   if (!b || !(b->a->dtype.is_int() || b->a->dtype.is_bool())) return std::nullopt;
   auto x = of(b->a), y = of(b->b);
   if (!x || !y) return std::nullopt;
+  if (fold_lanes(b->op, *x, *y, b->a->dtype.with_lanes(1))) return x;
   bool divides = b->op == BinaryOp::floordiv || b->op == BinaryOp::floormod || b->op == BinaryOp::truncdiv ||
                  b->op == BinaryOp::truncmod;
   for (size_t i = 0; i < lanes; i++) {

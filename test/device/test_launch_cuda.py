@@ -57,7 +57,7 @@ def test_a_graph_outlives_its_kernel():
         kernel(x, y, 3.0)
     del kernel
     gc.collect()
-    others = [tilelang.compile(scaled(128 * n), target="cuda") for n in range(65, 75)]
+    others = [tilelang.compile(scaled(128 * n), target="cuda") for n in range(11, 21)]
     for other in others:
         other(x[: other.params[0].shape[0]], y[: other.params[0].shape[0]], 7.0)
     graph.replay()

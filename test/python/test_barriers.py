@@ -252,7 +252,11 @@ REFUSED = [
     (ONE + "T.atomic_add(b[0], 1)", 2, "atomic_add at b, which is a barrier"),
     (ONE + "c = T.view(b, (2,), 'uint32')", 2, "T.view of b, which is a barrier"),
     (ONE + "T.mbarrier_expect_tx(b, -16)", 2, "the number of bytes is 0 to 1048575, not -16"),
-    (ONE + "T.mbarrier_arrive(b, cta_id=1)", 2, "reaches another block of the cluster, but the blocks of this"),
+    (
+        ONE + "T.mbarrier_arrive(b, cta_id=1)",
+        2,
+        "reaches another block of the cluster, but the blocks of this",
+    ),
     ("T.ptx_arrive_barrier(0)", 1, "0 is the number of a barrier, but this kernel has no T.create_barriers"),
     ("T.create_barriers(2)\nT.ptx_init_barrier_thread_count(2, 1)", 2, "there is no barrier 2 among 2"),
     ("T.create_barriers(2)\nT.create_barriers(1)", 2, "one call makes all of them"),

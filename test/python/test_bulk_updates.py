@@ -1,4 +1,4 @@
-"""T.atomic_add(…, use_tma=True): whole tiles by the tensor memory accelerator; where not, the report says why."""
+"""T.atomic_add(…, use_tma=True): whole tiles by the accelerator; where not, the report says why."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Clusters of blocks: what they exchange, what they load once, how they wait for one another, what is refused."""
+"""Clusters of blocks: what they exchange and load once, how they wait for one another, what is refused."""
 
 import numpy as np
 import pytest
@@ -97,25 +97,46 @@ def test_a_grid_of_whole_clusters():
 SIGNATURE = "A: T.Tensor((64, 64), 'float16'), n: T.int32"
 REFUSED = [
     ("cluster_dims=2", "T.mbarrier_arrive(b, cta_id=2)", "a cluster of 2 blocks has the ranks 0 to 1, not 2"),
-    ("", "T.mbarrier_arrive(b, cta_id=0)", "the blocks of this kernel are alone: T.Kernel(…, cluster_dims=2)"),
+    (
+        "",
+        "T.mbarrier_arrive(b, cta_id=0)",
+        "the blocks of this kernel are alone: T.Kernel(…, cluster_dims=2)",
+    ),
     ("", "T.tma_copy(A, S, barrier=b, cluster_mask=3)", "the blocks of this kernel are alone"),
-    ("cluster_dims=2", "T.tma_copy(A, S, barrier=b, cluster_mask=4)", "a bit for each of 2 blocks, 1 to 3, not 4"),
-    ("cluster_dims=2", "T.tma_copy(A, S, barrier=b, issuer=1)", "issuer is one of the blocks of cluster_mask"),
+    (
+        "cluster_dims=2",
+        "T.tma_copy(A, S, barrier=b, cluster_mask=4)",
+        "a bit for each of 2 blocks, 1 to 3, not 4",
+    ),
+    (
+        "cluster_dims=2",
+        "T.tma_copy(A, S, barrier=b, issuer=1)",
+        "issuer is one of the blocks of cluster_mask",
+    ),
     ("cluster_dims=2", "T.tma_copy(S, A, cluster_mask=3)", "cluster_mask is for loads"),
     ("cluster_dims=2", "T.copy_cluster(S, S[0:32, :], dst_block=1)", "their shapes must be equal"),
     ("cluster_dims=2", "T.copy_cluster(A, S, dst_block=1)", "but A is not in it"),
     ("cluster_dims=2", "T.copy_cluster(S[:, 0:32], R[:, 0:32], dst_block=1)", "is not one run of memory"),
-    ("cluster_dims=2", "T.copy_cluster(S, R, remote_barrier=b)", "a barrier of the block dst_block, which is"),
+    (
+        "cluster_dims=2",
+        "T.copy_cluster(S, R, remote_barrier=b)",
+        "a barrier of the block dst_block, which is",
+    ),
     ("cluster_dims=2", "T.copy_cluster(S, R, dst_block=1, cluster_mask=3)", "give one of the two"),
     ("cluster_dims=3", "T.cluster_sync()", "a grid of 4 blocks along x is not made of whole clusters of 3"),
-    ("cluster_dims=(2, 2)", "T.cluster_sync()", "cluster_dims has an extent of 2 along y, but the grid has 1"),
+    (
+        "cluster_dims=(2, 2)",
+        "T.cluster_sync()",
+        "cluster_dims has an extent of 2 along y, but the grid has 1",
+    ),
     ("cluster_dims=0", "T.cluster_sync()", "must be positive integers"),
 ]
 
 
 @pytest.mark.parametrize("dims, body, text", REFUSED)
 def test_what_is_refused(tmp_path, dims, body, text):
-    made = "b = T.alloc_barrier(32)\nS, R = T.alloc_shared((64, 64), 'float16'), T.alloc_shared((64, 64), 'float16')\n"
+    tile = "T.alloc_shared((64, 64), 'float16')"
+    made = f"b = T.alloc_barrier(32)\nS, R = {tile}, {tile}\n"
     launch = f"T.Kernel(4, threads=32, {dims})"
     error = failure(tmp_path, made + body, signature=SIGNATURE, launch=launch)
     assert text in error.text, str(error)
