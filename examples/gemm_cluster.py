@@ -19,7 +19,7 @@ CLUSTER = 2
 
 
 @tilelang.jit(out_idx=[-1])
-def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
+def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8, dtype="float16"):
     block_M, block_K, part = 128, 64, 64
     rows, columns, steps = (
         -(-extent // block) for extent, block in ((M, CLUSTER * block_M), (N, block_N), (K, block_K))
@@ -52,14 +52,14 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8):
 
     @T.prim_func
     def main(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((N, K) if transpose_B else (K, N), "float16"),
-        C: T.Tensor((M, N), "float16"),
+        A: T.Tensor((M, K), dtype),
+        B: T.Tensor((N, K) if transpose_B else (K, N), dtype),
+        C: T.Tensor((M, N), dtype),
     ):
         with T.Kernel(blocks, threads=384, cluster_dims=CLUSTER):
-            A_shared = T.alloc_shared((slots, block_M, block_K), "float16")
-            B_shared = T.alloc_shared((slots, *B_tile), "float16")
-            C_shared = T.alloc_shared((len(consumers), 2, height, part), "float16")
+            A_shared = T.alloc_shared((slots, block_M, block_K), dtype)
+            B_shared = T.alloc_shared((slots, *B_tile), dtype)
+            C_shared = T.alloc_shared((len(consumers), 2, height, part), dtype)
             full = T.alloc_cluster_barrier([4] * slots)
             empty = T.alloc_cluster_barrier([4 * len(consumers) * CLUSTER] * slots)
             thread, rank, cluster = T.get_thread_binding(), T.block_rank_in_cluster(), T.get_cluster_id()

@@ -20,7 +20,19 @@ SMALL = {"m": 200, "n": 264, "k": 328, "blocks": 3}
 
 
 @tilelang.jit(out_idx=[-1])
-def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=12, block_K=64, part=64):
+def gemm(
+    M,
+    N,
+    K,
+    transpose_B=False,
+    block_N=256,
+    slots=4,
+    blocks=132,
+    group=12,
+    block_K=64,
+    part=64,
+    dtype="float16",
+):
     block_M = 128
     assert block_N // part % 2 == 0, "the first part of a tile takes the buffer that the last but one left"
     rows, columns, steps = (
@@ -40,14 +52,14 @@ def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=12,
 
     @T.prim_func
     def main(
-        A: T.Tensor((M, K), "float16"),
-        B: T.Tensor((N, K) if transpose_B else (K, N), "float16"),
-        C: T.Tensor((M, N), "float16"),
+        A: T.Tensor((M, K), dtype),
+        B: T.Tensor((N, K) if transpose_B else (K, N), dtype),
+        C: T.Tensor((M, N), dtype),
     ):
         with T.Kernel(blocks, threads=384) as block:
-            A_shared = T.alloc_shared((slots, block_M, block_K), "float16")
-            B_shared = T.alloc_shared((slots, *B_tile), "float16")
-            C_shared = T.alloc_shared((len(consumers), 2, height, part), "float16")
+            A_shared = T.alloc_shared((slots, block_M, block_K), dtype)
+            B_shared = T.alloc_shared((slots, *B_tile), dtype)
+            C_shared = T.alloc_shared((len(consumers), 2, height, part), dtype)
             full = T.alloc_barrier([4] * slots)
             empty = T.alloc_barrier([4 * len(consumers)] * slots)
             thread = T.get_thread_binding()

@@ -101,12 +101,12 @@ void check_room(const Execution& x, const MBarrier& m, int lane) {
          arrivals(*x.warp.code, m), m.bytes);
 }
 
-void come(const Execution& x, MBarrier& m, int lane) {
+void come(const Execution& x, const Block& of, MBarrier& m, int lane) {
   if (Clocks* clocks = clocks_of(x)) m.joined = merge(m.joined, clocks->release(x.warp.first + lane));
   m.came.emplace_back(x.warp.first + lane, x.site.site);
   m.pending--;
   x.warp.block->race_detector->memory_version++;
-  x.warp.block->engine->end_phase(address_of_barrier(x, 0, lane));
+  of.engine->end_phase(address_of_barrier(x, 0, lane));
 }
 
 void expect(const Execution& x) {
@@ -120,7 +120,7 @@ void arrive(const Execution& x) {
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
     check_room(x, m, lane);
     if (expects) expect_bytes(x, m, lane);
-    come(x, m, lane);
+    come(x, *x.warp.block, m, lane);
   });
 }
 
@@ -128,9 +128,10 @@ void arrive(const Execution& x) {
 void arrive_there(const Execution& x) {
   x.count(Counter::Kind::barrier);
   for_lanes(x.lanes, [&](int lane) {
-    MBarrier& m = barrier_in(x, block_of_rank(x, lane, x.value(1, lane).i), 0, lane, Touch::atomic_update);
+    Block& of = block_of_rank(x, lane, x.value(1, lane).i);
+    MBarrier& m = barrier_in(x, of, 0, lane, Touch::atomic_update);
     check_room(x, m, lane);
-    come(x, m, lane);
+    come(x, of, m, lane);
   });
 }
 

@@ -341,7 +341,7 @@ struct FunctionGenerator : Terms {
       vars.push_back(k.grid_vars.back());
     }
     for (int64_t d = below(3); d > 0; d--) k.threads.push_back(32);
-    for (int64_t d = below(2); d > 0; d--) k.cluster.push_back(2);
+    for (int64_t d = std::min(below(2), dims); d > 0; d--) k.cluster.push_back(2);
     if (chance(50)) {
       k.thread = var("tx", chance(70) ? i64 : i32);
       vars.push_back(k.thread);

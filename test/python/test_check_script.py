@@ -29,7 +29,11 @@ def checked(tmp_path, capsys, text):
         ("from tvm import relay\n", "relay", "3:17"),
         ("def f():\n    T.copyy(1, 2)\n", "did you mean T.copy?", "4:5"),
         ("k = tilelang.jitt\n", "module 'tilelang' has no attribute 'jitt'", "3:5"),
-        ("b = T.alloc_cluster_barrier(1)\n", "T.alloc_cluster_barrier needs clusters of blocks", "3:5"),
+        (
+            "b = T.create_tma_descriptor(1)\n",
+            "T.create_tma_descriptor needs descriptors of the tensor",
+            "3:5",
+        ),
         ("from tilelang.language import alloc_tmem\n", "T.alloc_tmem needs sm_100", "3:31"),
         ("p = T.GemmWarpPolicy.Rows\n", "there is no Rows among its members, Square, ", "3:5"),
         (

@@ -27,12 +27,10 @@ from tilelang.rocm.intrinsics.mfma_layout import (
 )
 
 TMA = "tensor memory accelerator"
-WGMMA, CLUSTERS = "wgmma", "clusters of blocks"
+WGMMA = "wgmma"
 LATER = [
     ("T.tma_load(A, A)", TMA), ("T.create_tma_descriptor(A)", TMA),
     ("T.compute_gmma_descriptor(A, A, False)", WGMMA),
-    ("T.alloc_cluster_barrier([128])", CLUSTERS), ("T.block_rank_in_cluster()", CLUSTERS),
-    ("with T.ClusterKernel(4, cluster_dims=(2, 1, 1)) as bx:\n    pass", CLUSTERS),
 ]  # fmt: skip
 
 

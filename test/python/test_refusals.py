@@ -73,7 +73,7 @@ WRONG = {
     "parts of an array of each thread": (DIVIDED + "for i in T.Parallel(128):\n    A[i] = l[i]", 7,
                                          "each of which keeps l"),
     "an element of such an array": (DIVIDED + "A[0] = l[5]", 6, "each of which keeps l"),
-    "a cluster": ("sched = T.PersistentTileScheduler(4, 4, cluster_size=2)", 1, "come with a later version"),
+    "a cluster": ("sched = T.PersistentTileScheduler(4, 4, cluster_size=2)", 1, "which T.Kernel(…, cluster_"),
 }  # fmt: skip
 
 
@@ -106,8 +106,8 @@ def test_what_only_wider_warps_have(statement, said, tmp_path):
     "T.Kernel(0)": "block extent 0 of T.Kernel is 0",
     "T.Kernel(4, 64 // 128, threads=32)": "block extent 1 of T.Kernel is 0",
     "T.Kernel(-1)": "an extent of the grid is -1",
-    "T.Kernel(1, cluster_dims=2)": "clusters of several blocks",
-    "T.Kernel(1, cluster_dims=(1, 2, 1))": "clusters of several blocks",
+    "T.Kernel(1, cluster_dims=2)": "a grid of 1 blocks along x is not made of whole clusters of 2",
+    "T.Kernel(1, cluster_dims=(1, 2, 1))": "cluster_dims has an extent of 2 along y, but the grid has 1",
 }.items())  # fmt: skip
 def test_launches_that_are_refused(launch, said, tmp_path):
     path = tmp_path / "launch.py"

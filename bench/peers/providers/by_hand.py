@@ -1,4 +1,5 @@
-"""The examples whose parts are placed by hand: gemm_warpgroups.py, and for fp8 gemm_fp8_warpgroups.py."""
+"""The examples whose parts are placed by hand: gemm_warpgroups.py, gemm_cluster.py, which loads tiles of B
+once for two blocks, and for fp8 gemm_fp8_warpgroups.py."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from peers.shapes import Case
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 TARGET = "cuda -arch=sm_90a"
 MODULES = {"f16": "gemm_warpgroups", "bf16": "gemm_warpgroups", "fp8": "gemm_fp8_warpgroups"}
+CLUSTER = "gemm_cluster"
 DTYPES = {"f16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn"}
 
 
@@ -25,7 +27,8 @@ class ByHand:
         self.name = name
 
     def variants(self, case: Case) -> list[Variant]:
-        """[columns of a tile, slots, rows of tiles that are visited together]; []: as the example has it."""
+        """[columns of a tile, slots, rows of tiles that are visited together]; []: as the example has it; a
+        fourth one names another example."""
         offered = self._parameters(case)
         if case.dtype == "bf16" and "dtype" not in offered:
             raise Unsupported(f"examples/{MODULES['bf16']}.py is written for float16")
@@ -34,8 +37,9 @@ class ByHand:
         if not {"block_N", "slots", "group"} <= set(offered) or case.dtype == "fp8":
             groups = [[None, None, group] for group in (8, 16)] if "group" in offered else []
             return [[], *groups]
-        narrow = [[128, 6, 12], [64, 8, 12]] if case.size[0] <= 1024 or case.size[2] <= 128 else []
-        return [[256, 4, 8], [256, 4, 12], [256, 4, 16], [128, 6, 16], *narrow]
+        narrow = [[128, 6, 12]] if case.size[0] <= 1024 or case.size[2] <= 128 else []
+        clusters = [[256, 4, group, CLUSTER] for group in (6, 8)]
+        return [[256, 4, 8], [256, 4, 12], [256, 4, 16], [128, 6, 16], *narrow, *clusters]
 
     def compile(self, case: Case, variant: Variant) -> None:
         self._kernel(case, variant)
@@ -56,7 +60,8 @@ class ByHand:
     def _kernel(self, case: Case, variant: Variant) -> Any:
         import tilelang
 
-        given = dict(zip(("block_N", "slots", "group"), variant, strict=False))
+        factory = _factory(case, *variant[3:])
+        given = dict(zip(("block_N", "slots", "group"), variant[:3], strict=False))
         given |= {
             "transpose_B": case.transposed,
             "dtype": DTYPES[case.dtype],
@@ -65,10 +70,10 @@ class ByHand:
         }
         offered = self._parameters(case)
         given = {name: value for name, value in given.items() if name in offered and value is not None}
-        return tilelang.compile(_factory(case).get_tir(*case.size, **given), target=TARGET)
+        return tilelang.compile(factory.get_tir(*case.size, **given), target=TARGET)
 
 
-def _factory(case: Case) -> Any:
+def _factory(case: Case, module: str | None = None) -> Any:
     if str(EXAMPLES) not in sys.path:
         sys.path.append(str(EXAMPLES))
-    return importlib.import_module(MODULES[case.dtype]).gemm
+    return importlib.import_module(module or MODULES[case.dtype]).gemm

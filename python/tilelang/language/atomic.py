@@ -29,7 +29,7 @@ from .._core import Buffer, Expr, Region
 from ..front import loose
 from ..front.indexing import Part, as_operand, subscript
 from ..front.offered import named
-from ..front.trace import fail, in_kernel
+from ..front.trace import fail, in_kernel, note
 from ..front.values import Element, Nothing, as_value
 from .pairs import Lanes, Pair
 
@@ -109,6 +109,9 @@ def _update(
     what = f"T.{op}"
     trace = in_kernel(what)
     order = _order(memory_order, what)
+    by_tiles = (_is_tile(dst) or _is_tile(value)) and not return_prev
+    if use_tma and not by_tiles:
+        note(f"{what}: use_tma=True is for tiles; single elements are updated by threads")
     if _is_tile(dst) or _is_tile(value):
         if op == "atomic_or" and (_is_tile(value) or value.__class__ is Element):
             raise fail("T.atomic_or updates one element: use A[i, j] in a T.Parallel loop")
