@@ -103,7 +103,7 @@ def test_small_cases_fill_their_pipelines(name, capfd):
     filled = set()
     for case in small(name, "sim:sm_80"):
         loops = [loop for loop in count_turns(case, capfd)[1] if loop.is_pipelined]
-        rows = case.compiled("sim:sm_80").report.pipelines
+        rows = case.compiled(f"sim:{case.chips[0]}" if case.chips else "sim:sm_80").report.pipelines
         for loop in loops:
             if loop.fill_it:
                 (row,) = (row for row in rows if (row.name, row.num_stages) == (loop.name, loop.stages))
