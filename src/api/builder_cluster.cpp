@@ -40,11 +40,10 @@ Stmt with_release(const Stmt& s) {
   });
 }
 
-bool is_wait_of_cluster(const Stmt& s) {
+bool is_step(const Stmt& s, std::string_view name) {
   auto* e = s.as<Eval>();
   auto* c = e ? e->value.as<Call>() : nullptr;
-  const AsyncInstr* row = c ? async_row_of(*c->intrinsic) : nullptr;
-  return row && row->does == AsyncInstr::AsyncKind::cluster_wait;
+  return c && c->intrinsic->name == name;
 }
 
 }  // namespace
@@ -53,6 +52,13 @@ void Builder::form_clusters(const std::vector<int64_t>& dims) {
   require_kernel("cluster_dims");
   Function& f = draft->function;
   Kernel& k = f.kernels.back();
+  constexpr int64_t most = 16;  // blocks, on any chip
+  if (dims.size() > 3)
+    fail(here(), "cluster_dims has {} extents; a grid has up to 3 dimensions", dims.size());
+  int64_t blocks_together = 1;
+  for (int64_t n : dims)
+    if (n > most || (blocks_together *= n) > most)
+      fail(here(), "cluster_dims asks for clusters of more than {} blocks, which no chip has", most);
   std::vector<int64_t> used = dims;
   while (!used.empty() && used.back() == 1) used.pop_back();
   if (used.size() > k.grid.size())
@@ -135,7 +141,9 @@ void Builder::enclose_in_cluster(std::vector<Stmt>& stmts, size_t begin, Span sp
   if (std::ranges::any_of(stmts, stores_remotely))
     for (Stmt& s : stmts) s = with_release(s);
   auto is_alloc = [](const Stmt& s) { return s.as<Alloc>() != nullptr; };
-  bool ends = is_wait_of_cluster(*std::find_if_not(stmts.rbegin(), stmts.rend(), is_alloc));
+  auto last = std::find_if_not(stmts.rbegin(), stmts.rend(), is_alloc);
+  bool ends =
+      is_step(*last, "cluster_wait") && last + 1 != stmts.rend() && is_step(last[1], "cluster_arrive");
   if (!ends) {
     stmts.push_back(step("cluster_arrive", span));
     stmts.push_back(step("cluster_wait", span));

@@ -56,8 +56,9 @@ bool takes_all(const Term& t, const std::vector<Term>& terms, const std::vector<
   const Digit& d = t.digit;
   bool whole = extents[size_t(d.input)] % (d.divisor * d.radix) == 0;
   if (!whole || d.radix & (d.radix - 1)) return false;
-  auto meets = [&](const Digit& o) {
-    return o.input == d.input && o.divisor < d.divisor * d.radix && d.divisor < o.divisor * o.radix;
+  auto meets = [&](const Digit& o) {  // unless one of the two lies in what the other leaves of the input
+    bool above = o.divisor % (d.divisor * d.radix) == 0, below = d.divisor % (o.divisor * o.radix) == 0;
+    return o.input == d.input && !above && !below;
   };
   return std::ranges::none_of(terms, [&](const Term& o) {
     bool other = &o != &t && meets(o.digit);

@@ -5,7 +5,8 @@
 //                                                cp_async_bulk_cluster(address_of(D[0]), address_of(S[0]),
 //                                                bytes, r,
 //                                                                      address_of(bar[0]))
-//   copy_cluster(S, D) {dst_block=r}       ->  for i in serial(…):    # 16 bytes a thread and turn
+//   copy_cluster(S, D) {dst_block=r}       ->  for i in serial(…):    # 16 bytes a thread and turn, and a
+//   fence
 //                                                cluster_store_16(address_of(D[…]), address_of(S[…]), r)
 #include <numeric>
 
@@ -120,7 +121,9 @@ Stmt lower_copy_cluster(const Tile& t, LowerContext& ctx) {
   Expr turn = facts.loop_var("i", turns), number = turn * threads + ctx.thread;
   Stmt one = eval(call(row, {at(1, number * unit), at(0, number * unit), rank}, t.span), t.span);
   if (turns * threads > pieces) one = if_then(lt(number, imm(pieces)), one, {}, t.span);
-  return for_loop(turn, turns, Loop::serial, one, t.span);
+  // Of all memory: what was written is in another block's.
+  Stmt fence = eval(call(*find_instr("fence_proxy_async"), {}, t.span), t.span);
+  return block({for_loop(turn, turns, Loop::serial, one, t.span), fence}, t.span);
 }
 
 }  // namespace

@@ -107,6 +107,10 @@ void check_tma_copy(const Tile& t, const Function& f) {
                                tensor.name),
          row_unit);
   if (loads(t)) check_tma_barrier(t, f);
+  int64_t mask = t.attrs.get_int("cluster_mask"), issuer = t.attrs.get_int("issuer", -1);
+  if (mask && issuer >= 0 && issuer < 63 && !(mask >> issuer & 1))
+    fail(t.span, "tma_copy: issuer is one of the blocks of cluster_mask, but {} has no bit in {:#b}", issuer,
+         mask);
   if (const AsyncInstr* row = reduction_of(t, tensor); row && !row->combines(tensor.dtype))
     fail(t.span, "tma_copy: the tensor memory accelerator combines elements of {} by {}, not of {}",
          row->types, t.attrs.get_string("reduce", ""), to_string(tensor.dtype));

@@ -37,7 +37,7 @@ struct BulkUpdates {
   // Throws what the accelerator cannot do.
   Stmt by_accelerator(const Tile& t) {
     const Region &to = region_of(t, 0), &value = region_of(t, 1);
-    const BufferInfo &tensor = f[to.buffer], from = f[value.buffer];
+    const BufferInfo tensor = f[to.buffer], from = f[value.buffer];
     std::string op(t.op->name.substr(7, 3));  // of atomic_add_tile
     const Intrinsic* row = find_instr(fmt::format("cp_reduce_async_bulk_tensor_1d_{}", op));
     if (target.lacks(*row)) fail(t.span, "{} has no tensor memory accelerator", target.name);
@@ -45,7 +45,7 @@ struct BulkUpdates {
     check_tensor(t, to);
     std::vector<Stmt> stmts;
     Region source = value;
-    if (from.scope != Scope::shared || from.dtype != tensor.dtype) {
+    if (from.scope != Scope::shared || from.dtype != tensor.dtype || from.layout) {
       BufferInfo info{
           .name = from.name + "_staged", .dtype = tensor.dtype, .scope = Scope::shared, .span = t.span};
       for (int64_t e : region_shape(value)) info.shape.push_back(imm(e));

@@ -11,6 +11,7 @@
 #include "pass/passes.h"
 #include "pass/varying.h"
 #include "pass/warp_width.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -21,7 +22,10 @@ bool joins_warps(const Stmt& s) {
     const Intrinsic& c = *n.intrinsic;
     bool shuffles = c.effect == Intrinsic::Effect::warp && c.result == Intrinsic::Result::same &&
                     !c.name.ends_with("_sync");
-    return shuffles || c.effect == Intrinsic::Effect::barrier;
+    const AsyncInstr* row = async_row_of(c);
+    bool of_cluster = row && (row->does == AsyncInstr::AsyncKind::cluster_arrive ||
+                              row->does == AsyncInstr::AsyncKind::cluster_wait);
+    return shuffles || of_cluster || c.effect == Intrinsic::Effect::barrier;
   });
 }
 

@@ -72,7 +72,9 @@ void Engine::tell(AsyncCopy& b, const Chunk& p) {
     for (auto& other : telling)
       if (copies && other.barrier == b.barrier && other.left > 0) landed = std::min(landed, other.epoch - 1);
     int32_t slot = copies ? clocks.slot_of_barrier(m.number) : clocks.slot(Timeline::copies, b.thread);
-    m.joined = merge(m.joined, clocks.with(b.knows, slot, landed));
+    // Bytes make known what they are, and nothing that was done before they were asked for.
+    m.joined = merge(m.joined, clocks.with(copies ? nullptr : b.knows, slot, landed));
+    m.ended_by = merge(m.ended_by, b.knows);
   }
   copies ? m.bytes -= p.bytes : m.pending--;
   end_phase(b.barrier);

@@ -67,6 +67,7 @@ struct MBarrier {
     int32_t site = 0;
   } load = {};
   std::vector<std::pair<int64_t, int32_t>> came = {};  // in this phase: thread and site
+  KnownRef ended_by = {};                              // what those knew that began the copies
   KnownRef joined = {}, released = {};                 // clocks of all that arrived; of the last phase
   // The last phase that a warp has seen end, where, and in which epochs of its threads (0: not this one).
   struct Seen {

@@ -270,7 +270,7 @@ void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m) {
     for (size_t lane = 0; lane < seen.epochs.size() && !tells; lane++) {
       Stamp stamp = clocks.now(first + int64_t(lane), seen.site);
       stamp.epoch = seen.epochs[lane];
-      tells = stamp.epoch > 0 && clocks.covers(m.joined, stamp);
+      tells = stamp.epoch > 0 && (clocks.covers(m.joined, stamp) || clocks.covers(m.ended_by, stamp));
     }
     if (tells) continue;
     Finding f{.kind = Finding::Kind::barrier};

@@ -184,7 +184,8 @@ int64_t Launch::unblock(const Ready& ready, int64_t wanted) {
 
 void Launch::run() {
   choose_blocks();
-  int64_t wanted = together() || explorer ? int64_t(blocks.size()) : schedule.residents();
+  int64_t wanted =
+      together() || explorer ? int64_t(blocks.size()) * code.cluster_size() : schedule.residents();
   int64_t begun = int64_t(blocks.size()) * code.cluster_size();
   Ready ready;
   while (!is_pointless() && (!explorer || !explorer->abandoned())) {

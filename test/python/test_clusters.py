@@ -6,7 +6,7 @@ import tilelang
 import tilelang.language as T
 from cluster_cases import CASES, exchanged, loaded_once
 from helpers import failure
-from tma_cases import SIM
+from tma_cases import SIM, numbers
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -130,6 +130,9 @@ REFUSED = [
         "cluster_dims has an extent of 2 along y, but the grid has 1",
     ),
     ("cluster_dims=0", "T.cluster_sync()", "must be positive integers"),
+    ("cluster_dims=(1, 1, 1, 2)", "T.cluster_sync()", "cluster_dims has 4 extents"),
+    ("cluster_dims=64", "T.cluster_sync()", "clusters of more than 16 blocks, which no chip has"),
+    ("cluster_dims=4", "T.tma_copy(A, S, barrier=b, cluster_mask=3, issuer=2)", "2 has no bit in 0b11"),
 ]
 
 
@@ -155,6 +158,57 @@ def test_targets_without_clusters(target, text):
     with pytest.raises(tilelang.CompileError, match=text):
         kernel = tilelang.compile(function, target=target)
         kernel(x, np.zeros_like(wanted))
+
+
+def test_blocks_of_clusters_wait_for_the_whole_grid():
+    @T.prim_func
+    def main(X: T.Tensor((8, 64), "float32"), Y: T.Tensor((8, 64), "float32")):
+        with T.Kernel(8, threads=64, cluster_dims=2) as b:
+            t = T.get_thread_binding()
+            X[b, t] = b
+            T.sync_grid()
+            Y[b, t] = X[7 - b, t]
+
+    x, y = np.zeros((8, 64), np.float32), np.zeros((8, 64), np.float32)
+    tilelang.compile(main, target=SIM).simulate(x, y, schedules=4)
+    assert (y[:, 0] == 7 - np.arange(8)).all()
+
+
+def test_a_tile_from_another_block_is_stored_by_the_accelerator():
+    """The fence stands behind the threads' copy to the other block."""
+
+    @T.prim_func
+    def main(X: T.Tensor((2, 8, 64), "float32"), Y: T.Tensor((2, 8, 64), "float32")):
+        with T.Kernel(2, threads=64, cluster_dims=2) as b:
+            S = T.alloc_shared((8, 64), "float32")
+            D = T.alloc_shared((8, 64), "float32")
+            T.copy(X[b, :, :], S)
+            T.copy_cluster(S, D, dst_block=1 - b)
+            T.cluster_sync()
+            T.tma_copy(D, Y[b, :, :])
+            T.tma_store_wait(0)
+
+    x, y = numbers((2, 8, 64), "float32"), np.zeros((2, 8, 64), np.float32)
+    tilelang.compile(main, target=SIM).simulate(x, y, schedules=4)
+    assert np.array_equal(y, x[::-1])
+
+
+def test_a_wait_alone_does_not_end_a_kernel():
+    """The last arrival at the cluster's barrier must come behind what reaches the other block."""
+
+    @T.prim_func
+    def main(X: T.Tensor((2, 256), "float32")):
+        with T.Kernel(2, threads=64, cluster_dims=2) as b:
+            S = T.alloc_shared((256,), "float32")
+            D = T.alloc_shared((256,), "float32")
+            T.copy(X[b, :], S)
+            T.cluster_arrive()
+            T.copy_cluster(S, D, dst_block=1 - b)
+            T.cluster_wait()
+
+    kernel = tilelang.compile(main, target=SIM)
+    kernel.simulate(np.zeros((2, 256), np.float32), schedules=4)
+    assert kernel.get_kernel_source().count("tl_cluster_wait();") == 3
 
 
 def test_an_order_of_blocks_is_refused():

@@ -401,3 +401,16 @@ def test_drawing_png(tmp_path):
         make_gemm_fragment_8x8(), tmp_path, "f", formats="png", dtype="float16"
     )
     assert Path(files[0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+@pytest.mark.parametrize(
+    "extents, index, most",
+    [
+        ((16,), lambda i: 4 * ((i // 12 % 4) ^ (i // 4 % 4)) + i % 4, 12),
+        ((24, 3), lambda i, j: 8 * ((i // 4 % 4) ^ (i // 12 % 2)) + 20 * ((j // 4 % 4) ^ (i // 2 % 2)), 37),
+        ((8, 64), lambda i, j: i * 64 + ((j // 8 % 8) ^ (i % 8)) * 8 + j % 8, 512),
+    ],
+)
+def test_the_range_of_what_is_xored_is_exact(extents, index, most):
+    """Also where digits of the same index depend on each other."""
+    assert list(T.Layout(extents, index).get_output_shape()) == [most]

@@ -194,6 +194,24 @@ def test_more_registers_than_a_block_has():
     assert "the last one waits for ever" in found(main_of(40), c)
 
 
+def test_registers_that_a_launch_may_not_give():
+    """What a thread has at its launch is the device compiler's to say; 255 is only the most."""
+
+    @T.prim_func
+    def main(C: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=256):
+            with T.ws(1):
+                T.dec_max_nreg(24)
+            with T.ws(0):
+                T.inc_max_nreg(240)
+                for i in T.Parallel(128):
+                    C[i] = 1
+
+    c = np.zeros(128, np.float32)
+    tilelang.compile(main, target=SIM).simulate(c)
+    assert (c == 1).all()
+
+
 def test_registers_in_the_wrong_direction():
     @T.prim_func
     def main(C: T.Tensor((128,), "float32")):
