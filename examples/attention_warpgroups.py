@@ -28,7 +28,8 @@ def attention(batch, heads, queries, keys, dim, causal, kv_heads=None, block_N=1
     kv_heads = kv_heads or heads
     share = heads // kv_heads  # heads of Q that one head of K and V serves
     past = keys - queries  # the last query sees every key
-    assert past >= 0 or not causal, "where causal, there must be at least as many keys as queries"
+    if causal and past < 0:
+        raise ValueError(f"{queries} queries of {keys} keys; where causal there are as many keys at least")
     masked = causal or keys % block_N != 0
     producer, consumers = 2, (0, 1)
     height = 64  # of a consumer

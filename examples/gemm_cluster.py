@@ -21,6 +21,8 @@ CLUSTER = 2
 @tilelang.jit(out_idx=[-1])
 def gemm(M, N, K, transpose_B=False, block_N=256, slots=4, blocks=132, group=8, dtype="float16"):
     block_M, block_K, part = 128, 64, 64
+    if block_N % (2 * part):  # or a tile's first part would take the buffer that the last one is stored from
+        raise ValueError(f"block_N is {block_N}; C leaves in pairs of parts: a multiple of {2 * part}")
     rows, columns, steps = (
         -(-extent // block) for extent, block in ((M, CLUSTER * block_M), (N, block_N), (K, block_K))
     )

@@ -20,6 +20,8 @@ CHIPS = ("sm_90", "sm_90a", "sm_100", "sm_103", "sm_120", "sm_121")  # that have
 
 @tilelang.jit(out_idx=[-1])
 def gemm(M, N, K, split=4, block_M=64, block_N=64, block_K=64, threads=128):
+    if block_M % split:
+        raise ValueError(f"block_M is {block_M}; each of {split} blocks finishes as many rows of the tile")
     rows = block_M // split  # that a block finishes
     part = -(-K // (split * block_K)) * block_K  # of K
 

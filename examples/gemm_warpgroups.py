@@ -34,7 +34,8 @@ def gemm(
     dtype="float16",
 ):
     block_M = 128
-    assert block_N // part % 2 == 0, "the first part of a tile takes the buffer that the last but one left"
+    if block_N % (2 * part):  # or a tile's first part would take the buffer that the last one is stored from
+        raise ValueError(f"block_N is {block_N}; C leaves in pairs of parts: a multiple of {2 * part}")
     rows, columns, steps = (
         -(-extent // block) for extent, block in ((M, block_M), (N, block_N), (K, block_K))
     )

@@ -183,3 +183,18 @@ def test_called_from_a_program(monkeypatch):
     c = gemm_grouped.gemm_grouped(2, 8, 16, 16, 16, 16, 1)(a, b, np.int32([0, 3, 7]), 4)
     expected = [rows.astype(np.float64) @ b[g] for g, rows in enumerate((a[:3], a[3:]))]
     assert harness.error_of(c, np.concatenate(expected)) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "factory", "sizes", "given", "why"),
+    [
+        ("gemm_warpgroups", "gemm", (256, 256, 128), {"block_N": 192}, "block_N is 192"),
+        ("gemm_cluster", "gemm", (256, 256, 128), {"block_N": 192}, "block_N is 192"),
+        ("gemm_splitk_cluster", "gemm", (64, 64, 256), {"split": 3}, "block_M is 64"),
+        ("attention_warpgroups", "attention", (1, 1, 300, 150, 64, True), {}, "300 queries of 150 keys"),
+    ],
+)
+def test_sizes_that_an_example_is_not_written_for(name, factory, sizes, given, why):
+    build = getattr(importlib.import_module(name), factory)
+    with pytest.raises(ValueError, match=why):
+        build.get_tir(*sizes, **given)
