@@ -159,9 +159,9 @@ CHIPS = """
 numbers stand in the chip's file in `src/target/`, and `tilelang._core.target_info(target)` tells them.
 `sm_90a` is `sm_90` with the instructions that no later chip has: products by whole warpgroups (wgmma),
 which T.gemm takes where its tiles allow it and T.wgmma_gemm begins by hand, and T.set_max_nreg. Its code
-runs on Hopper alone, and is asked for by name: `cuda` means `sm_90` there. On all of NVIDIA's other chips
-products are `mma.sync`: `sm_75` has it for float16 and integers, so that
-others (bfloat16, tfloat32) are multiply-adds there, as the report says, and it has no asynchronous copies;
+runs on Hopper alone, where `cuda` means it; code for `sm_90` runs on later chips too. On all of NVIDIA's
+other chips products are `mma.sync`: `sm_75` has it for float16 and integers, so that others (bfloat16,
+tfloat32) are multiply-adds there, as the report says, and it has no asynchronous copies;
 `sm_100` and `sm_103` reach less than their rate by it, because tcgen05 is not described here. A later chip
 that is not in the table (`sm_87`, `sm_110`, and with letters `sm_100a`) runs the program of the newest one
 before it, as PTX is compatible with all later chips; a note in `explain()` says which. For `gfx942` HIP

@@ -58,6 +58,9 @@ bool spans_32_bits(const TensorView& t) {
   return last < INT32_MAX;
 }
 
+// No tensor map describes a tensor without elements (pass/move_boxes.cpp).
+int64_t least_extent(const Target& chip) { return chip.warpgroup.empty() ? 0 : 1; }
+
 }  // namespace
 
 CompiledKernel::Specialization CompiledKernel::find_specialization() const {
@@ -82,9 +85,10 @@ CompiledKernel::Specialization CompiledKernel::find_specialization() const {
 
 bool CompiledKernel::is_specialized(std::span<const Argument> arguments) const {
   if (specialization.alignment > 1 && common_alignment(arguments) < specialization.alignment) return false;
+  int64_t least = least_extent(*target.chip);
   for (auto& d : specialization.dimensions) {
     Found found = dimension_of(d.source, arguments);
-    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < 0)
+    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < least)
       return false;
   }
   for (size_t i : specialization.sized)
@@ -113,8 +117,8 @@ std::string CompiledKernel::why_generic(std::span<const Argument> arguments) con
     if (!found.known) continue;
     if (found.value % d.divisor)
       broken.push_back(fmt::format("{} = {} is not divisible by {}", d.source.name, found.value, d.divisor));
-    if (found.value > INT32_MAX || found.value < 0)
-      broken.push_back(fmt::format("{} = {} is not in [0, 2^31)", d.source.name, found.value));
+    if (int64_t least = least_extent(*target.chip); found.value > INT32_MAX || found.value < least)
+      broken.push_back(fmt::format("{} = {} is not in [{}, 2^31)", d.source.name, found.value, least));
   }
   for (size_t i : specialization.sized)
     if (auto* t = std::get_if<TensorView>(&arguments[i]); t && !spans_32_bits(*t))
@@ -133,7 +137,7 @@ Function CompiledKernel::function_for(bool specialized) const {
     if (d.divisor > 1)
       f.facts.push_back(eq(binary(BinaryOp::floormod, d.var, imm(d.divisor, type)), zero(type)));
     if (type != i64) continue;
-    f.facts.push_back(le(imm(0), d.var));
+    f.facts.push_back(le(imm(least_extent(*target.chip)), d.var));
     f.facts.push_back(le(d.var, imm(INT32_MAX)));
   }
   for (size_t i : specialization.sized)

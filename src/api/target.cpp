@@ -11,7 +11,10 @@ ResolvedTarget named(std::string kind, const std::string& chip) {
   return {.kind = std::move(kind), .chip = nearest_target(chip), .later = chip};
 }
 
+// The variant of a chip with what no other chip has, if there is one: its code runs there, and nowhere else.
 ResolvedTarget device_chip(const Device& device, const Language& language) {
+  if (auto* variant = find_target(device.chip + "a"))
+    return {.kind = std::string(language.kind), .chip = variant};
   ResolvedTarget found = named(std::string(language.kind), device.chip);
   if (found.chip) return found;
   std::string_view why = why_no_chip(device.chip);

@@ -29,6 +29,7 @@ constexpr Pass passes[] = {
     {"rasterize", rasterize, Level::tile},
     {"plan_schedule", plan_schedule, Level::tile},
     {"pipeline_loops", pipeline_loops, Level::tile},
+    {"move_boxes", move_boxes, Level::tile},
     // Beyond this point the order of tile operators is fixed.
     {"infer_layouts", infer_layouts, Level::tile, "lower_tile_ops"},
     // Beyond this point every shared and fragment buffer has a layout.

@@ -12,6 +12,7 @@
 #include "ops/gemm.h"
 #include "ops/gemm_fragments.h"
 #include "ops/mapping.h"
+#include "target/effects.h"
 #include "target/hopper.h"
 
 namespace tl {
@@ -168,6 +169,24 @@ std::string why_no_plan(const Gemm& g, const WgmmaPlan& p, const LayoutContext& 
   return why_no_tile(b_tile(g, p), p, ctx);
 }
 
+// A gemm rounds tf32 to nearest, the instruction cuts off bits: it is right where only rounded elements are
+// stored.
+std::string why_unrounded(BufferId tile, const LayoutContext& ctx) {
+  std::string why;
+  visit_effects(ctx.kernel.body, [&](const Stmt& s, const Effect& e) {
+    if (e.buffer != tile || e.access == Access::read) return;
+    auto* t = s.as<Tile>();
+    auto* value = s.as<Store>() ? s.as<Store>()->value.as<Cast>() : nullptr;
+    bool casts = t && t->op->name == "copy" && ctx.function[region_of(*t, 0).buffer].dtype != tf32;
+    if (casts || (t && t->op->name == "fill") || (value && value->a->dtype != tf32)) return;
+    why = fmt::format(
+        "{} gets elements of tf32 as they are (line {}), which wgmma would cut off instead of rounding: copy "
+        "them from float32",
+        ctx.function[tile].name, s->span.line);
+  });
+  return why;
+}
+
 struct Chosen {
   std::optional<WgmmaPlan> plan = {};
   std::string why_not = {};
@@ -182,8 +201,9 @@ Chosen choose_wgmma(const Gemm& g, const LayoutContext& ctx) {
     return {{},
             fmt::format("no instruction for {} × {} -> {}", to_string(g.a_type), to_string(g.b_type),
                         to_string(g.c_type))};
-  if (g.a_type == tf32)
-    return {{}, "tiles of tf32 are rounded when they are multiplied, which wgmma does not do"};
+  if (g.a_type == tf32 && !g.in_flight)
+    for (auto* operand : {&g.a, &g.b})
+      if (std::string why = why_unrounded(operand->buffer, ctx); !why.empty()) return {{}, why};
   if (ctx.team.first % group || ctx.team.count % group || ctx.team.count == 0)
     return {{},
             fmt::format("the threads [{}, {}) are no whole warpgroups of {}", ctx.team.first,

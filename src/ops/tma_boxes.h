@@ -46,9 +46,9 @@ struct BoxPlan {
   bool plan_others(Boxes& out, std::string& why) const;
 };
 
-// The load of (tensor, tile, barrier) by the accelerator; why_not: "" where it is certain to do it, whatever
-// the arguments are (tma_copy.cpp).
-Stmt tma_load_of(const Function& f, const Kernel& k, const Target& target,
+// The load of (tensor, tile, barrier) by the accelerator, or the store of (tile, tensor); why_not: "" where
+// it is certain to do it, whatever the arguments are (tma_copy.cpp).
+Stmt tma_copy_of(const Function& f, const Kernel& k, const Target& target,
                  const std::vector<Operand>& operands, Span span, std::string& why_not);
 
 }  // namespace tl

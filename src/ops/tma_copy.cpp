@@ -379,10 +379,10 @@ std::string why_not_certain(const TmaCopy& copy) {
 
 extern const TileOp tma_load_op, tma_store_op;
 
-Stmt tma_load_of(const Function& f, const Kernel& k, const Target& target,
+Stmt tma_copy_of(const Function& f, const Kernel& k, const Target& target,
                  const std::vector<Operand>& operands, Span span, std::string& why_not) {
   try {
-    Stmt s = make_tile(f, tma_load_op, operands, {}, span);
+    Stmt s = make_tile(f, operands.size() == 3 ? tma_load_op : tma_store_op, operands, {}, span);
     const Tile& t = *s.as<Tile>();
     TmaCopy copy{t, f, facts_of(f, k)};
     instruction_of(t, f, target);

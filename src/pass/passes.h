@@ -15,6 +15,9 @@ Function rasterize(Function f, const Target& target);
 Function plan_schedule(Function f, const Target& target);
 // Carries that plan out; no pipelined loop is left.
 Function pipeline_loops(Function f, const Target& target);
+// Copies of tiles that the tensor memory accelerator can do, and that nothing runs ahead of, are begun by it
+// and waited for.
+Function move_boxes(Function f, const Target& target);
 // Gives every shared and fragment buffer a layout, every parallel loop a mapping to threads.
 Function infer_layouts(Function f, const Target& target);
 

@@ -185,7 +185,7 @@ struct RoleProgram {
     size_t p = it->second;
     Region barrier{all.barriers[p].full, {{.min = slot(p, use.at(p)), .extent = imm(1), .point = true}}};
     std::string why_not;
-    Stmt made = tma_load_of(f, all.k, all.target, {from, to, barrier}, copy.span, why_not);
+    Stmt made = tma_copy_of(f, all.k, all.target, {from, to, barrier}, copy.span, why_not);
     if (why_not.empty()) return made;
     all.by_threads.push_back(fmt::format("{} is filled by threads: {}", f[to.buffer].name, why_not));
     return {};

@@ -61,7 +61,7 @@ def test_k_that_is_no_multiple_of_16(K, trans_A, trans_B):
     kernel = cases.compile_gemm(shape, "f16", trans_A, trans_B, (64, 72, K), target="cuda")
     kernel(on_device(a), on_device(b), device_c)
     assert cases.relative_error(device_c.cpu().numpy(), reference) <= cases.bound(shape, "f16")
-    assert "mma.sync" in kernel.explain()
+    assert "mma.sync" in kernel.explain() or "wgmma_m64k16" in kernel.explain()
 
 
 @pytest.mark.parametrize("case", cases.CHAINS, ids=str)

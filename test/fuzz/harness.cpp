@@ -94,9 +94,10 @@ std::vector<std::string> targets_of(const Campaign& c, const Program& p, int64_t
   }
   std::vector<std::string> out = c.targets;
   static const std::vector<const Target*> cpus = cpu_targets();
+  constexpr const char* chips[] = {"sim:sm_80", "sim:sm_90", "sim:sm_90a"};
   for (auto& t : out)
     if (t == "sim")
-      t = newer || seed % 2 ? "sim:sm_90" : "sim:sm_80";
+      t = newer && seed % 3 == 0 ? "sim:sm_90" : chips[seed % 3];
     else if (t == "cpu")
       t = cpus.empty() ? "" : fmt::format("cpu -mcpu={}", cpus[size_t(seed) % cpus.size()]->name);
   std::erase(out, "");
@@ -226,7 +227,7 @@ Test kept_test(const std::string& text) {
 // Where a kept failure is run: all simulators and CPUs with TL_FULL; else where it failed, and in turn one of
 // each.
 static std::vector<std::string> targets_of_kept(const std::string& text, size_t turn) {
-  std::vector<std::string> sims = {"sim:sm_80", "sim:sm_90"}, cpus;
+  std::vector<std::string> sims = {"sim:sm_80", "sim:sm_90", "sim:sm_90a"}, cpus;
   for (auto* t : cpu_targets()) cpus.push_back(fmt::format("cpu -mcpu={}", t->name));
   std::string before = "--target ", behind = " --seed";
   size_t begin = text.find(before) + before.size(), end = text.find(behind, begin);
