@@ -21,9 +21,9 @@
 #include "ops/op.h"
 #include "ops/tma_boxes.h"
 #include "pass/barrier_words.h"
+#include "pass/box_uses.h"
 #include "pass/passes.h"
-#include "pass/walk.h"
-#include "target/alignment.h"
+#include "pass/turns.h"
 #include "target/effects.h"
 
 namespace tl {
@@ -33,46 +33,18 @@ constexpr int64_t access_bytes = 16;  // of one thread
 
 // What all of a kernel says of its tiles and tensors.
 struct KernelUses {
-  std::map<BufferId, std::string> needs_threads;  // tiles, and who lays them out in another way than boxes do
-  std::map<BufferId, int> accesses;               // of tensors, by their storage
-  std::set<BufferId> written;                     // tensors
-  bool jumps = false;                             // iterations may end early
+  std::map<BufferId, std::string> for_threads = {};  // tiles
+  std::map<BufferId, int> accesses = {};             // of tensors, by their storage
+  std::set<BufferId> written = {};                   // tensors
+  bool jumps = false;
 };
 
-// May the statement use a tile that lies as boxes fill it, at no loss?
-std::string why_needs_threads(const Function& f, const Stmt& s, const Effect& e) {
-  auto* t = s.as<Tile>();
-  std::string_view op = t ? t->op->name : "";
-  if (op == "gemm") {
-    DType type = f[e.buffer].dtype;
-    if (type.bits <= 16 || type == tf32) return "";
-    return fmt::format("the gemm on line {} multiplies elements of {} one by one", s->span.line,
-                       to_string(type));
-  }
-  if (op == "copy" || op == "fill" || op == "tma_load" || op == "tma_store") {
-    bool ahead = t->attrs.find("engine");
-    return ahead ? "other copies to it run ahead in a loop" : "";
-  }
-  if (s.as<Alloc>()) return "";
-  return fmt::format("{} on line {} works on it element by element", t ? t->op->said() : "a loop",
-                     s->span.line);
-}
-
 KernelUses uses_of(const Function& f, const Kernel& k) {
-  KernelUses uses;
-  visit_effects(k.body, [&](const Stmt& s, const Effect& e) {
-    BufferId storage = f.storage(e.buffer);
-    Scope scope = f[e.buffer].scope;
-    if (scope == Scope::global) {
-      uses.accesses[storage]++;
-      if (e.access != Access::read) uses.written.insert(storage);
-    } else if (scope == Scope::shared) {
-      std::string why = storage == e.buffer ? why_needs_threads(f, s, e) : "it has another view";
-      if (!why.empty()) uses.needs_threads.emplace(storage, why);
-    }
-  });
-  uses.jumps = contains(k.body, [](const Call& n) {
-    return n.intrinsic == &break_loop || n.intrinsic == &continue_loop || n.intrinsic == &thread_return;
+  KernelUses uses{.for_threads = tiles_for_threads(f, k), .jumps = has_jumps(k.body)};
+  visit_effects(k.body, [&](const Stmt&, const Effect& e) {
+    if (f[e.buffer].scope != Scope::global) return;
+    uses.accesses[f.storage(e.buffer)]++;
+    if (e.access != Access::read) uses.written.insert(f.storage(e.buffer));
   });
   return uses;
 }
@@ -112,8 +84,8 @@ struct BoxMover : ScopedRewriter {
       return fmt::format("the kernel writes to {}", f[tensor.buffer].name);
     if (!is_load(t) && (uses.accesses.at(storage) > 1 || may_alias(k, tensor.buffer)))
       return fmt::format("the kernel uses {} elsewhere", f[tensor.buffer].name);
-    auto it = uses.needs_threads.find(f.storage(tile.buffer));
-    return it == uses.needs_threads.end() ? "" : it->second;
+    auto it = uses.for_threads.find(f.storage(tile.buffer));
+    return it == uses.for_threads.end() ? "" : it->second;
   }
   bool is_small(const Tile& t) const {
     return product(region_shape(tile_side(t))) * f[tile_side(t).buffer].dtype.bits / 8 <=
@@ -143,26 +115,9 @@ struct BoxMover : ScopedRewriter {
     if (!words) words = add_barrier_words(f, "landed", 1, k.body->span);
     return {words, {{.min = imm(places), .extent = imm(1), .point = true}}};
   }
-  // How often the place was reached before; null where the loops do not say so.
-  Expr turn() const {
-    if (uses.jumps || !context.whiles.empty() || !context.conditions.empty()) return {};
-    Expr number = imm(0);
-    for (auto* loop : context.loops) {
-      bool outermost = loop == context.loops.front();
-      bool varies = contains(loop->extent, [&](const Var& v) { return is_inside(v); }) ||
-                    contains(loop->extent, [](const Load&) { return true; });
-      if (varies && !outermost) return {};
-      if (!outermost) number = number * cast(i64, loop->extent);
-      number = number + cast(i64, loop->var) - cast(i64, loop->min);
-    }
-    return number;
-  }
-  bool is_inside(const Var& v) const {
-    return std::ranges::any_of(context.loops, [&](auto* n) { return n->var.get() == &v; }) ||
-           std::ranges::any_of(context.lets, [&](auto* n) { return n->var.get() == &v; });
-  }
   void wait(Span span, std::vector<Stmt>& out) {
-    Expr word = address(load(u64, words, {imm(places)}, span), "", span), number = turn();
+    Expr word = address(load(u64, words, {imm(places)}, span), "", span),
+         number = uses.jumps ? Expr() : turn_of(context);
     Expr first = eq(floormod(k.thread, int64_t(target.warp)), imm(0));
     out.push_back(if_then(first, instruction("mbarrier_arrive", {word}, span), {}, span));
     BufferId counter;

@@ -1,0 +1,306 @@
+#include "pass/role_plan.h"
+
+#include <algorithm>
+
+#include "base/product.h"
+#include "ops/gemm.h"
+#include "ops/tma_boxes.h"
+#include "pass/box_uses.h"
+#include "pass/schedule.h"
+#include "pass/tile_use.h"
+#include "pass/turns.h"
+#include "target/effects.h"
+
+namespace tl {
+namespace {
+
+bool is_gemm(const Stmt& s) { return s.as<Tile>() && s.as<Tile>()->op->name == "gemm"; }
+
+struct RolePlanner {
+  Function& f;
+  const Kernel& k;
+  const Target& target;
+  Team team = whole_block(k);
+  std::map<BufferId, std::string> for_threads = tiles_for_threads(f, k);
+  std::set<BufferId> written = {};  // by the kernel
+
+  // ── what the warps that load can know ───────────────────────────────────────────────────────────────
+  std::string why_unknown(const Expr& e) const {
+    std::string why;
+    visit(
+        e,
+        [&](const Load& n) {
+          if (f[n.buffer].scope != Scope::global || written.contains(f.storage(n.buffer)))
+            why = fmt::format("it depends on {}, which the kernel computes", f[n.buffer].name);
+        },
+        [&](const Call& n) {
+          if (n.intrinsic->effect != Intrinsic::Effect::pure)
+            why = fmt::format("it depends on {}", n.intrinsic->name);
+        });
+    return why;
+  }
+  // Of everything that says when and which tiles are loaded.
+  std::string why_unknown_around(const Stmt& copy) const {
+    std::string why;
+    auto ask = [&](const Expr& e) {
+      if (why.empty()) why = why_unknown(e);
+    };
+    walk(k.body, {.team = team}, [&](const Stmt& s, const WalkContext& at) {
+      if (!s.same(copy)) return true;
+      for (auto* n : at.loops) ask(n->min), ask(n->extent);
+      for (auto& [condition, holds] : at.conditions) ask(condition);
+      if (!at.whiles.empty())
+        why = fmt::format("it stands in the while loop on line {}", at.whiles[0]->span.line);
+      std::set<const ExprNode*> asked;
+      auto used = [&](const Expr& e) {
+        return contains(e, [&](const Var& v) { return asked.contains(&v); });
+      };
+      visit_nodes(s, [&](const Node& n) {
+        if (n.kind == Kind::Var) asked.insert(static_cast<const ExprNode*>(&n));
+        if (n.kind == Kind::Load) ask(Expr(static_cast<const ExprNode*>(&n)));
+      });
+      for (auto* n : at.loops)
+        for (auto* e : {&n->min, &n->extent}) visit(*e, [&](const Var& v) { asked.insert(&v); });
+      for (size_t i = at.lets.size(); i-- > 0;)
+        if (used(at.lets[i]->var)) {
+          ask(at.lets[i]->value);
+          visit(at.lets[i]->value, [&](const Var& v) { asked.insert(&v); });
+        }
+      return true;
+    });
+    return why;
+  }
+
+  // ── one loop ────────────────────────────────────────────────────────────────────────────────────────
+  std::string why_not_loaded(const LoopPlanner& loop, const Early& e) const {
+    if (!e.why_not.empty()) return e.why_not;
+    if (!e.conditions.empty()) return "it stands under a condition";
+    if (std::string why = loop.why_one_slot(e.tile); !why.empty()) return why;
+    if (is_used_outside(loop, e.tile))
+      return fmt::format("{} is used outside of the loop as well", f[e.tile].name);
+    auto* t = e.stmt.as<Tile>();
+    if (!t || t->op->name != "copy") return "its elements are computed, not moved";
+    if (t->attrs.find("disable_tma")) return "disable_tma says so";
+    if (t->attrs.find("loop_layout") || t->attrs.find("coalesced_width"))
+      return "it says which threads do it";
+    if (auto it = for_threads.find(f.storage(e.tile)); it != for_threads.end()) return it->second;
+    if (std::string why = why_unknown_around(e.stmt); !why.empty()) return why;
+    std::string why;
+    BufferInfo word{.name = "word", .dtype = u64, .shape = {imm(1)}, .scope = Scope::shared, .span = t->span};
+    size_t buffers = f.buffers.size();
+    BufferId words = f.add(word);
+    tma_copy_of(
+        f, k, target,
+        {t->operands[0], t->operands[1], Region{words, {{.min = imm(0), .extent = imm(1), .point = true}}}},
+        t->span, why);
+    f.buffers.resize(buffers);
+    return why;
+  }
+  bool is_used_outside(const LoopPlanner& loop, BufferId tile) const {
+    bool outside = false;
+    walk(k.body, {.team = team}, [&](const Stmt& s, const WalkContext&) {
+      if (s.same(loop.loop_stmt)) return false;
+      for (auto& e : effects_of(s).list) outside |= e.buffer == tile && !s.as<Alloc>();
+      return true;
+    });
+    return outside;
+  }
+  // The loop's loads, each in the ring of the statement that first uses its tile.
+  std::string find_rings(LoopPlanner& loop, RoleLoop& out) const {
+    std::vector<const Early*> loads;
+    for (auto& e : loop.early)
+      if (e.tensor && f[e.tile].scope == Scope::shared) {
+        if (std::string why = why_not_loaded(loop, e); !why.empty())
+          return fmt::format("the copy of {} to {}: {}", f[e.tensor].name, f[e.tile].name, why);
+        loads.push_back(&e);
+      }
+    if (loads.empty()) return "it copies no tile from a tensor";
+    for (auto& s : loop.body)
+      if (std::ranges::none_of(loads, [&](auto* e) { return e->stmt.same(s); })) out.body.push_back(s);
+    for (auto* e : loads) {
+      size_t first = out.body.size(), last = 0;
+      bool by_threads = false;
+      for (size_t i = 0; i < out.body.size(); i++) {
+        if (out.body[i].as<Alloc>() || !use_of(f, out.body[i], e->tile).touched) continue;
+        first = std::min(first, i), last = i;
+        by_threads |= !is_product(out.body[i]);
+      }
+      if (first == out.body.size()) return fmt::format("it does not use {}", f[e->tile].name);
+      auto ring = std::ranges::find_if(out.rings, [&](auto& r) { return r.first == first; });
+      if (ring == out.rings.end()) ring = out.rings.insert(ring, {.first = first});
+      ring->tiles.push_back(e->tile);
+      ring->copies.push_back(e->stmt);
+      ring->last = std::max(ring->last, last);
+      ring->read_by_threads |= by_threads;
+    }
+    return "";
+  }
+
+  // By wgmma, all of it.
+  std::string why_no_product(const Stmt& s) const {
+    LayoutDecisions none;
+    Gemm g = read_gemm(*s.as<Tile>(), f);
+    return gemm_wgmma.applies(g, {f, k, target, team, none});
+  }
+  bool is_product(const Stmt& s) const { return is_gemm(s) && why_no_product(s).empty(); }
+
+  // May each product stay in flight until those of the next turn have begun?  Its factors come from the
+  // rings, and nothing else of the loop looks at its sums.
+  bool may_stay(const RoleLoop& loop, const Stmt& s) const {
+    if (!is_product(s)) return false;
+    Gemm g = read_gemm(*s.as<Tile>(), f);
+    if (f[g.a.buffer].scope != Scope::shared || f[g.c.buffer].layout || g.in_flight) return false;
+    for (BufferId b : {g.a.buffer, g.b.buffer}) {
+      bool in_ring =
+          std::ranges::any_of(loop.rings, [&](auto& r) { return std::ranges::count(r.tiles, b) > 0; });
+      bool constant = !use_writes(loop, b);
+      if (!in_ring && !constant) return false;
+    }
+    return std::ranges::all_of(loop.body, [&](auto& other) {
+      return other.same(s) || other.template as<Alloc>() || !use_of(f, other, g.c.buffer).touched;
+    });
+  }
+  bool use_writes(const RoleLoop& loop, BufferId b) const {
+    bool writes = false;
+    for (auto& s : loop.body)
+      visit_effects(
+          s, [&](const Stmt&, const Effect& e) { writes |= e.buffer == b && e.access != Access::read; });
+    return writes;
+  }
+
+  std::string plan(const Stmt& s, RoleLoop& out) const {
+    auto& loop = *s.as<For>();
+    LoopPlanner planner{.f = f, .kernel = k, .target = target, .loop_stmt = s, .team = team};
+    out.loop = s;
+    out.slots = loop.attrs.get_int("num_stages");
+    if (auto extent = as_int(loop.extent)) out.slots = std::min(out.slots, *extent);
+    out.slots = std::min(out.slots, k.attrs.get_int("most_stages", out.slots));
+    if (out.slots < 2) return "its tiles have one slot";
+    if (planner.has_given_schedule()) return "the program gives its order and stages";
+    planner.read_body();
+    if (std::string why = planner.why_in_order(); !why.empty()) return why;
+    std::vector<std::pair<Expr, bool>> conditions;
+    for (auto& inner : planner.body) planner.collect(inner, conditions);
+    if (std::string why = find_rings(planner, out); !why.empty()) return why;
+    std::string why = "it has no product";
+    bool any = false, all = true;
+    for (auto& inner : out.body)
+      visit_nodes(inner, [&](const Node& n) {
+        if (n.kind != Kind::Tile || !is_gemm(Stmt(static_cast<const StmtNode*>(&n)))) return;
+        Stmt gemm(static_cast<const StmtNode*>(&n));
+        if (std::string no = why_no_product(gemm); !no.empty()) why = "its product is not by wgmma: " + no;
+        any |= is_product(gemm);
+        bool top = std::ranges::any_of(out.body, [&](auto& x) { return x.same(gemm); });
+        all &= top && may_stay(out, gemm);
+      });
+    if (!any) return why;
+    // Measured: where threads look at each product at once, two blocks beside each other hide more than a
+    // role that only loads (bench/results/2026-11-27-roles.md).
+    if (!all)
+      return "its products cannot stay in flight, as other statements use their sums or give their factors";
+    for (auto& inner : out.body)
+      if (is_gemm(inner)) out.in_flight.insert(inner.get());
+    return "";
+  }
+
+  // ── the kernel ──────────────────────────────────────────────────────────────────────────────────────
+  // What keeps all of it in one role; "": nothing does.
+  std::string why_one_role() const {
+    if (k.attrs.find("own_barriers")) return "the program places its barriers itself";
+    if (k.attrs.find("alignment")) return "addresses are not known to be multiples of 16 bytes";
+    if (product(k.cluster) > 1) return "its blocks run in clusters";
+    if (k.threads.size() > 1 && thread_count(k) != k.threads[0]) return "its threads have several dimensions";
+    if (thread_count(k) % 128) return fmt::format("its {} threads are no whole warpgroups", thread_count(k));
+    if (thread_count(k) + loading_threads > target.max_block[0]) return "no thread is left for a role";
+    if (has_jumps(k.body)) return "its loops or threads end early";
+    std::string why;
+    visit(
+        k.body,
+        [&](const Group& n) { why = fmt::format("the program has teams of its own (line {})", n.span.line); },
+        [&](const Call& n) {
+          const AsyncInstr* row = async_row_of(*n.intrinsic);
+          bool meets = n.intrinsic->effect == Intrinsic::Effect::barrier ||
+                       n.intrinsic->effect == Intrinsic::Effect::partial_barrier;
+          if (row || meets) why = fmt::format("the program calls {} itself", n.intrinsic->name);
+        });
+    if (contains(k.body, [&](const Var& v) { return k.thread && &v == k.thread.get(); }))
+      why = "the program names threads";
+    return why;
+  }
+
+  int64_t shared_bytes(const RolePlan& plan) const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < f.buffers.size(); i++) {
+      BufferId b{int(i)};
+      const BufferInfo& info = f[b];
+      if (info.scope != Scope::shared || f.storage(b) != b) continue;
+      int64_t slots = 1;
+      for (auto& loop : plan.loops)
+        for (auto& ring : loop.rings)
+          if (std::ranges::count(ring.tiles, b)) slots = loop.slots;
+      bytes += product(tile_shape(info)) * info.dtype.bits / 8 * slots;
+    }
+    return bytes;
+  }
+  int64_t fragment_registers() const {
+    int64_t bytes = 0;
+    for (auto& info : f.buffers)
+      if (info.scope == Scope::fragment) bytes += product(tile_shape(info)) * info.dtype.bits / 8;
+    return bytes / 4 / thread_count(k);
+  }
+  void share_registers(RolePlan& plan) const {
+    constexpr int64_t of_multiprocessor = 65536, least = 24, most = 240, unit = 8, spare = 40;
+    auto share = [&](int64_t blocks) {
+      int64_t all = of_multiprocessor / blocks;
+      return std::min(most, (all - least * loading_threads) / plan.consumers / unit * unit);
+    };
+    int64_t given = k.attrs.get_int("min_blocks_per_sm");
+    bool fits = 2 * (shared_bytes(plan) + 2048) <= target.multiprocessors.shared_bytes &&
+                fragment_registers() + spare <= share(2);
+    plan.blocks = given ? given : fits ? 2 : 1;
+    int64_t at_launch = of_multiprocessor / plan.blocks / (plan.consumers + loading_threads) / unit * unit;
+    if (share(plan.blocks) <= at_launch || at_launch < least) return;
+    plan.load_registers = least;
+    plan.compute_registers = share(plan.blocks);
+  }
+
+  RolePlan run() {
+    RolePlan out{.consumers = thread_count(k)};
+    visit_effects(k.body, [&](const Stmt&, const Effect& e) {
+      if (e.access != Access::read) written.insert(f.storage(e.buffer));
+    });
+    std::vector<Stmt> loops;
+    visit(k.body, [&](const For& n) {
+      bool nested = contains(n.body, [](const For& inner) { return inner.loop == Loop::pipelined; });
+      if (n.loop == Loop::pipelined && !nested && n.attrs.get_int("num_stages") > 1)
+        loops.push_back(Stmt(&n));
+    });
+    if (loops.empty()) return out;
+    std::string why = why_one_role();
+    for (auto& s : loops) {
+      RoleLoop loop;
+      std::string not_this = why.empty() ? plan(s, loop) : why;
+      if (not_this.empty())
+        out.loops.push_back(std::move(loop));
+      else
+        f.notes.push_back({"assign_roles", "loop " + s.as<For>()->var.as<Var>()->hint,
+                           "no warps of its own load its tiles: " + not_this, s->span, true});
+    }
+    if (!out.loops.empty()) share_registers(out);
+    return out;
+  }
+};
+
+}  // namespace
+
+const RoleLoop* RolePlan::find(const StmtNode* loop) const {
+  auto it = std::ranges::find_if(loops, [&](auto& l) { return l.loop.get() == loop; });
+  return it == loops.end() ? nullptr : &*it;
+}
+const RoleLoop* RolePlan::find(const Stmt& loop) const { return find(loop.get()); }
+
+RolePlan plan_roles(Function& f, const Kernel& k, const Target& target) {
+  return RolePlanner{.f = f, .k = k, .target = target}.run();
+}
+
+}  // namespace tl

@@ -1,0 +1,39 @@
+// Which loops of a kernel are divided among roles: warps that only load tiles, and those that compute.
+#pragma once
+#include <set>
+
+#include "ops/op.h"
+
+namespace tl {
+
+// Tiles of a loop that are loaded together and first used by the same statement.
+struct RoleRing {
+  std::vector<BufferId> tiles = {};
+  std::vector<Stmt> copies = {};
+  size_t first = 0, last = 0;  // statements of the loop's body that use them first and last
+  bool read_by_threads = false;
+};
+struct RoleLoop {
+  Stmt loop;
+  int64_t slots = 0;
+  std::vector<Stmt> body = {};  // its statements without the copies
+  std::vector<RoleRing> rings = {};
+  // Products that stay in flight until those of the next turn have begun: all of the body, or none.
+  std::set<const StmtNode*> in_flight = {};
+};
+struct RolePlan {
+  std::vector<RoleLoop> loops = {};                   // none: the kernel has one role
+  int64_t consumers = 0;                              // threads, from 0 on; those that load stand behind them
+  int64_t blocks = 1;                                 // that a multiprocessor runs at once
+  int64_t load_registers = 0, compute_registers = 0;  // of a thread; 0: as many as at the launch
+
+  const RoleLoop* find(const Stmt& loop) const;
+  const RoleLoop* find(const StmtNode* loop) const;
+};
+
+constexpr int64_t loading_threads = 128;  // a warpgroup, so that it can give registers back
+
+// What it does not find possible it reports.
+RolePlan plan_roles(Function& f, const Kernel& k, const Target& target);
+
+}  // namespace tl

@@ -1,0 +1,271 @@
+"""Pipelined loops around products of warpgroups are divided among two roles, from the plain tile program:
+which loops, why not others, and that every form of loop computes what it means in every order of warps."""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+
+SIM = "sim:sm_90a"
+
+
+def numbers(*shape, dtype=np.float16, seed=0):
+    return np.random.default_rng(seed).integers(-4, 4, shape).astype(dtype)
+
+
+def poisoned(*shape, dtype=np.float32):
+    return np.full(shape, np.nan, dtype)
+
+
+def run(function, *arguments, seeds=range(5), roles=True):
+    """Simulated in several orders of warps, without a finding; divided among roles or not."""
+    kernel = tilelang.compile(function, target=SIM)
+    assert ("load_" in kernel.report.text or "compute" in kernel.report.text) == roles, kernel.report.text
+    assert ("mbarrier_try_wait" in kernel._kernel.machine_text) >= roles
+    for seed in seeds:
+        report = kernel.simulate(*arguments, seed=seed)
+        assert not report.findings, report
+    return kernel
+
+
+def why_not(kernel):
+    return " ".join(line for line in kernel.report.text.splitlines() if "no warps of its own" in line)
+
+
+def gemm(
+    M,
+    N,
+    K,
+    tile=(64, 64, 64),
+    stages=3,
+    threads=128,
+    dtype="float16",
+    transposed=(False, True),
+    sums="float32",
+):
+    block_M, block_N, block_K = tile
+    trans_A, trans_B = transposed
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((K, M) if trans_A else (M, K), dtype),
+        B: T.Tensor((N, K) if trans_B else (K, N), dtype),
+        C: T.Tensor((M, N), sums),
+    ):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
+            a = T.alloc_shared((block_K, block_M) if trans_A else (block_M, block_K), dtype)
+            b = T.alloc_shared((block_N, block_K) if trans_B else (block_K, block_N), dtype)
+            c = T.alloc_fragment((block_M, block_N), sums)
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
+                if trans_A:
+                    T.copy(A[k * block_K, by * block_M], a)
+                else:
+                    T.copy(A[by * block_M, k * block_K], a)
+                if trans_B:
+                    T.copy(B[bx * block_N, k * block_K], b)
+                else:
+                    T.copy(B[k * block_K, bx * block_N], b)
+                T.gemm(a, b, c, transpose_A=trans_A, transpose_B=trans_B)
+            T.copy(c, C[by * block_M, bx * block_N])
+
+    return main
+
+
+@pytest.mark.parametrize("transposed", [(False, True), (False, False), (True, False)])
+@pytest.mark.parametrize(
+    "shape, options",
+    [
+        ((64, 64, 256), {}),
+        ((104, 72, 200), {"stages": 2}),
+        ((72, 136, 328), {"tile": (64, 128, 32), "stages": 4}),
+        ((136, 72, 136), {"tile": (128, 64, 64), "threads": 256}),
+    ],
+)
+def test_products(shape, options, transposed):
+    M, N, K = shape
+    a, b = numbers(M, K), numbers(K, N, seed=1)
+    c = poisoned(M, N)
+    given = [np.ascontiguousarray(x.T) if t else x for x, t in zip((a, b), transposed, strict=True)]
+    run(gemm(M, N, K, transposed=transposed, **options), *given, c, seeds=range(3))
+    assert np.array_equal(c, a.astype(float) @ b.astype(float))
+
+
+@pytest.mark.parametrize(
+    "dtype, sums",
+    [("bfloat16", "float32"), ("float8_e4m3fn", "float32"), ("int8", "int32"), ("float16", "float16")],
+)
+def test_types(dtype, sums):
+    M, N, K = 64, 72, 320
+    program = gemm(M, N, K, dtype=dtype, sums=sums)
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-3, 3, (M, K)), rng.integers(-3, 3, (N, K))
+    kernel = tilelang.compile(program, target=SIM)
+    assert "compute" in kernel.report.text
+    if dtype in ("bfloat16", "float8_e4m3fn"):
+        pytest.importorskip("ml_dtypes")
+        import ml_dtypes
+
+        host = {"bfloat16": ml_dtypes.bfloat16, "float8_e4m3fn": ml_dtypes.float8_e4m3fn}[dtype]
+    else:
+        host = np.dtype(dtype)
+    c = np.zeros((M, N), sums)
+    assert not kernel.simulate(x.astype(host), y.astype(host), c).findings
+    assert np.array_equal(c.astype(float), x.astype(float) @ y.T.astype(float))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 7])
+def test_trips_that_only_the_call_knows(steps):
+    K = T.dynamic("K")
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, K), "float16"), B: T.Tensor((64, K), "float16"), C: T.Tensor((64, 64), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, 64), num_stages=3):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[0, k * 64], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C)
+
+    a, b, c = numbers(64, 64 * steps), numbers(64, 64 * steps, seed=1), poisoned(64, 64)
+    run(main, a, b, c)
+    assert np.array_equal(c, a.astype(float) @ b.T.astype(float))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+@pytest.mark.parametrize("form", ["tiles", "condition", "lengths"])
+def test_loops_around(form, steps):
+    """The slots count on from one tile to the next, whatever stands around the loop."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((4, 64, 320), "float16"),
+        B: T.Tensor((64, 320), "float16"),
+        C: T.Tensor((4, 64, 64), "float32"),
+        n: T.int32,
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            for t in T.serial(4):
+                T.clear(c)
+                if form == "tiles":
+                    for k in T.Pipelined(n, num_stages=3):
+                        T.copy(A[t, :, k * 64 : (k + 1) * 64], a)
+                        T.copy(B[0, k * 64], b)
+                        T.gemm(a, b, c, transpose_B=True)
+                elif form == "condition":
+                    if t != 1:
+                        for k in T.Pipelined(n, num_stages=3):
+                            T.copy(A[t, :, k * 64 : (k + 1) * 64], a)
+                            T.copy(B[0, k * 64], b)
+                            T.gemm(a, b, c, transpose_B=True)
+                else:
+                    for k in T.Pipelined(T.min(n, t), num_stages=3):
+                        T.copy(A[t, :, k * 64 : (k + 1) * 64], a)
+                        T.copy(B[0, k * 64], b)
+                        T.gemm(a, b, c, transpose_B=True)
+                T.copy(c, C[t, :, :])
+
+    a, b, c = numbers(4, 64, 320), numbers(64, 320, seed=1), poisoned(4, 64, 64)
+    run(main, a, b, c, steps)
+    for t in range(4):
+        depth = 64 * {"tiles": steps, "condition": steps * (t != 1), "lengths": min(steps, t)}[form]
+        assert np.array_equal(c[t], a[t, :, :depth].astype(float) @ b[:, :depth].T.astype(float)), t
+
+
+def test_two_loops_and_two_products():
+    """Two loops, of which each has its rings; the second one multiplies one tile by two others."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 320), "float16"),
+        B: T.Tensor((3, 64, 320), "float16"),
+        C: T.Tensor((3, 64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            tiles = [T.alloc_shared((64, 64), "float16") for _ in range(5)]
+            sums = [T.alloc_fragment((64, 64), "float32") for _ in range(3)]
+            T.clear(sums[0])
+            for k in T.Pipelined(5, num_stages=2):
+                T.copy(A[0, k * 64], tiles[0])
+                T.copy(B[0, :, k * 64 : (k + 1) * 64], tiles[1])
+                T.gemm(tiles[0], tiles[1], sums[0], transpose_B=True)
+            T.copy(sums[0], C[0, :, :])
+            T.clear(sums[1])
+            T.clear(sums[2])
+            for k in T.Pipelined(5, num_stages=3):
+                T.copy(A[0, k * 64], tiles[2])
+                T.copy(B[1, :, k * 64 : (k + 1) * 64], tiles[3])
+                T.copy(B[2, :, k * 64 : (k + 1) * 64], tiles[4])
+                T.gemm(tiles[2], tiles[3], sums[1], transpose_B=True)
+                T.gemm(tiles[2], tiles[4], sums[2], transpose_B=True)
+            T.copy(sums[1], C[1, :, :])
+            T.copy(sums[2], C[2, :, :])
+
+    a, b, c = numbers(64, 320), numbers(3, 64, 320, seed=1), poisoned(3, 64, 64)
+    kernel = run(main, a, b, c)
+    assert np.array_equal(c, np.stack([a.astype(float) @ x.T.astype(float) for x in b]))
+    assert kernel.report.text.count("compute") >= 2
+
+
+def test_rows_that_a_table_names():
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        B: T.Tensor((8, 64, 64), "float16"),
+        table: T.Tensor((4,), "int32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                page = table[k]
+                T.copy(A[0, k * 64], a)
+                T.copy(B[page, :, :], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    a, b, c = numbers(64, 256), numbers(8, 64, 64, seed=1), poisoned(64, 64)
+    table = np.array([5, 0, 7, 2], np.int32)
+    run(main, a, b, table, c)
+    assert np.array_equal(c, a.astype(float) @ b[table].reshape(256, 64).astype(float))
+
+
+@pytest.mark.parametrize(
+    "program, why",
+    [
+        (gemm(64, 64, 300), "which must be a multiple of 16"),
+        (gemm(64, 64, 256, threads=64), "are no whole warpgroups"),
+        (gemm(64, 64, 256, tile=(32, 64, 64)), "is not divided by 1 warpgroups"),
+        (gemm(64, 64, 256, dtype="float32"), "elements of f32 one by one"),
+    ],
+)
+def test_one_role(program, why):
+    kernel = tilelang.compile(program, target=SIM)
+    assert why in why_not(kernel), kernel.report.text
+    assert "wait(empty" not in kernel._kernel.machine_text
+
+
+def test_a_program_with_threads_of_its_own():
+    @T.prim_func
+    def main(A: T.Tensor((64, 256), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            tx = T.get_thread_binding()
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.gemm(a, a, c, transpose_B=True)
+            if tx == 0:
+                C[0, 0] = 0
+            T.copy(c, C)
+
+    assert "the program names threads" in why_not(tilelang.compile(main, target=SIM))
