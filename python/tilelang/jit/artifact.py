@@ -150,8 +150,9 @@ class KernelArtifacts:
         "resources",
         """\
         Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and spill_loads
-        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU); serialized: why
-        its products of warpgroups wait for each other, "" where they do not.""",
+        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU); refusals:
+        what ptxas did not do as the program asks of its warpgroups, why, and what would mend it; serialized:
+        the one of them that lets its products wait for each other, in ptxas's words, else "".""",
     )
     n_regs = property(
         lambda self: self._most("registers"),

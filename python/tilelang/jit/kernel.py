@@ -402,7 +402,7 @@ def compile(
     kernel = _kernel(func, compiled, out_idx)
     if not compiled.from_cache:
         registers.warn_of_spills(compiled.resources, func.name, compiled.target, func.span)
-        registers.warn_of_serialized(compiled.resources, func.name, compiled.target, func.span)
+        registers.warn_of_refusals(compiled.resources, func.name, compiled.target, func.span)
     if func.breakpoints:
         from ..tools import breakpoints
 

@@ -49,6 +49,7 @@ class KernelInfo:
     spill_loads: int | None  # … and read
     stack_bytes: int | None  # of a thread
     serialized: str  # why its products of warpgroups wait for each other; empty: they do not
+    refusals: tuple[str, ...]  # what ptxas did not do as the program asks, and what would mend it
 
 
 @dataclass(frozen=True)
