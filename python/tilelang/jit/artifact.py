@@ -16,6 +16,7 @@ from .env import cuda_home
 
 if TYPE_CHECKING:
     from .. import _core
+    from ..tools.machine_code import MachineCode
     from .parameters import KernelParam
 
 
@@ -108,6 +109,17 @@ class KernelArtifacts:
                 "know that chip: it has no SASS yet"
             )
         return disassemble(binary)
+
+    @property
+    def machine_code(self) -> MachineCode:
+        """What stands in the GPU's machine code in front of each wait for products of warpgroups; read by
+        cuobjdump or nvdisasm of the CUDA toolkit, which takes about a second."""
+        from ..tools.machine_code import MachineCode, read_machine_code
+
+        try:
+            return read_machine_code(self._sass(), self._kernel.source)
+        except RuntimeError as error:
+            return MachineCode(missing=str(error))
 
     def export_library(
         self, kernel_file: str | os.PathLike | None = None, *, path: str | os.PathLike | None = None
