@@ -153,7 +153,8 @@ def test_products_are_begun_while_others_run(name):
         if "promoted" in case.name:  # its consumers take turns: while one waits, the other's product runs
             assert all(r.left == 0 and r.products == 4 for r in code.regions) and len(code.regions) >= 2
         else:
-            assert len(kept) >= 2 and all("GMMA.64x" in r.instruction for r in kept)
+            teams = 1 if "one team" in case.name else 2
+            assert len(kept) >= teams and all("GMMA.64x" in r.instruction for r in kept)
         assert code.moved == ()
 
 
