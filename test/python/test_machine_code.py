@@ -9,6 +9,7 @@ import harness
 import pytest
 import tilelang
 import tilelang.language as T
+from test_warp_schedule import late_release
 from tilelang.jit import artifact
 from tilelang.tools.command_line import main as command_line
 from tilelang.tools.machine_code import MachineCode, RegionInfo, read_machine_code
@@ -59,7 +60,7 @@ def test_regions(sass):
 
 
 SOURCE = """TL_DEVICE void tl_wgmma_commit_group() {}
-extern "C" __global__ void __launch_bounds__(128, 1)
+extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(128, 1)
 k(float* A) {
   exp2f(A[0]);
   tl_wgmma_commit_group();
@@ -159,8 +160,14 @@ def test_products_are_begun_while_others_run(name):
 
 
 @by_disassembler
+def test_a_schedule_that_releases_late():
+    code = tilelang.compile(late_release(9), target=TARGET).machine_code
+    assert any(r.products and r.in_flight == 2 and r.left == 1 for r in code.regions)
+
+
+@by_disassembler
 def test_a_schedule_waits_for_its_products():
-    """T.gemm ends with its wait; of two consumers, one's product runs beside the other's."""
+    """T.gemm ends with its wait."""
     module = importlib.import_module("gemm_schedule")
     for case in module.cases("gpu", **module.SMALL):
         code = tilelang.compile(case.kernel, target=TARGET).machine_code

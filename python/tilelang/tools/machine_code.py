@@ -22,7 +22,7 @@ _WAIT = re.compile(r"gsb0, (0x[0-9a-f]+)")
 _PRODUCT = re.compile(r"[A-Z]GMMA\b")
 _ARITHMETIC = re.compile(r"(?:[FHD](?:ADD|MUL|FMA|MNMX)\w*|F2\w+|I2F\w*|FRND|MUFU)\b")
 # The same in CUDA C++: where a kernel begins, and what its lines do.
-_KERNEL = re.compile(r'extern "C" __global__ [^(]*(?:\([^)]*\)[^(]*?)*?\b(\w+)\(')
+_KERNEL = re.compile(r'extern "C" __global__ [^\n]*\n(\w+)\(')
 _STEP = re.compile(
     r"(?P<begin>tl_wgmma_commit_group\(\);)|tl_wgmma_wait_group<(?P<left>\d+)>\(\);"
     r"|\b(?P<exp2>(?:__)?exp(?:2|10)?f?\()"
