@@ -36,7 +36,8 @@ LOOP = """
         /*00a0*/                   MUFU.EX2 R1, R1 ;
         /*00b0*/                   BRA 0x20 ;
 """
-# The same as nvdisasm writes it.
+# With a condition of a whole warp, which is an operand; and as nvdisasm writes it.
+UNIFORM = LOOP.replace("@!P0 BRA 0xa0", "     BRA.U !UP0, 0xa0")
 LABELLED = (
     LOOP.replace("\tFunction : k", "\n.text.k:")
     .replace("        /*0010*/", ".L_1:\n        /*0010*/")
@@ -48,7 +49,7 @@ LABELLED = (
 )
 
 
-@pytest.mark.parametrize("sass", [LOOP, LABELLED])
+@pytest.mark.parametrize("sass", [LOOP, UNIFORM, LABELLED])
 def test_regions(sass):
     instruction = "HGMMA.64x64x16.F32"
     code = read_machine_code(sass, "")

@@ -17,6 +17,7 @@ _MOST = 8  # groups in flight that are told apart
 _FUNCTION = re.compile(r"^\s*(?:Function : |\.text\.)([\w$.]+?):?\s*$")
 _LABEL = re.compile(r"^\s*(\.L_\w+):")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z0-9_.x]*)\s*(.*?)\s*;")
+_CONDITION = re.compile(r"!?U?P\d")  # as the first operand of a branch of a whole warp
 _TARGET = re.compile(r"(0x[0-9a-f]+)|`\((\.L_\w+)\)")
 _WAIT = re.compile(r"gsb0, (0x[0-9a-f]+)")
 _PRODUCT = re.compile(r"[A-Z]GMMA\b")
@@ -105,7 +106,8 @@ def _functions(sass: str) -> Iterator[tuple[str, list[_Instruction]]]:
         elif m := _LABEL.match(line):
             labels[m[1]] = len(code)
         elif m := _INSTRUCTION.match(line):
-            code.append(_Instruction(int(m[1], 16), m[3], m[4], always=not m[2]))
+            always = not (m[2] or _CONDITION.match(m[4]))
+            code.append(_Instruction(int(m[1], 16), m[3], m[4], always))
     if name and code:
         yield name, _with_targets(code, labels)
 
