@@ -44,11 +44,12 @@ def gemm(size: int, groups: list[int]) -> None:
         right = b.T if transpose_B else b
         launches = {"cuBLAS": launch(torch.matmul, a, right)}
         exact = a[:128].double() @ right.double()
-        for name, example, group in [
-            *((f"groups of {group}", gemm_warpgroups, group) for group in groups),
-            *((f"clusters, {group}", gemm_cluster, group // 2) for group in groups),
+        for name, example, options in [
+            *((f"groups of {group}", gemm_warpgroups, {"group": group}) for group in groups),
+            ("one team", gemm_warpgroups, {"group": groups[0], "one_team": True}),
+            *((f"clusters, {group}", gemm_cluster, {"group": group // 2}) for group in groups),
         ]:
-            program = example.gemm.get_tir(size, size, size, transpose_B, group=group)
+            program = example.gemm.get_tir(size, size, size, transpose_B, **options)
             kernel = tilelang.compile(program, target=TARGET)
             c = torch.full((size, size), float("nan"), device="cuda", dtype=torch.float16)
             kernel(a, b, c)

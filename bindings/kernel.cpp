@@ -213,7 +213,8 @@ nb::list resources_of(const CompiledKernel& k) {
     out["stack_bytes"] = known(row.resources.stack_bytes);
     out["spill_stores"] = known(row.resources.spill_stores);
     out["spill_loads"] = known(row.resources.spill_loads);
-    out["serialized"] = row.resources.serialized;
+    out["serialized"] = row.serialized;
+    out["refusals"] = row.refusals;
     rows.append(out);
   }
   return rows;

@@ -27,7 +27,8 @@ void kernel_row(const Report::KernelRow& r, nb::dict& d) {
   d["spill_stores"] = known(r.resources.spill_stores);
   d["spill_loads"] = known(r.resources.spill_loads);
   d["stack_bytes"] = known(r.resources.stack_bytes);
-  d["serialized"] = r.resources.serialized;
+  d["serialized"] = r.serialized;
+  d["refusals"] = r.refusals;
 }
 
 void buffer_row(const Report::BufferRow& r, nb::dict& d) {

@@ -7,6 +7,9 @@ consumer leaves one product in flight: it gives back the slot of the product bef
 columns, by TMA too, beside the next tile's first products.  Blocks run through many tiles of C, `group` rows
 of tiles at a time, so that tiles of A and B that lie in L2 are used again.
 
+The consumers are two teams with a text each, so that one multiplies while the other stores.  With
+one_team=True they are one, which is compiled in less time, and meet wherever a part of C leaves.
+
 Usage:
     python examples/gemm_warpgroups.py [--target auto|cuda|sim:sm_90a] [--m M] [--n N] [--k K]
 """
@@ -32,6 +35,7 @@ def gemm(
     block_K=64,
     part=64,
     dtype="float16",
+    one_team=False,
 ):
     block_M = 128
     if block_N % (2 * part):  # or a tile's first part would take the buffer that the last one is stored from
@@ -40,8 +44,8 @@ def gemm(
         -(-extent // block) for extent, block in ((M, block_M), (N, block_N), (K, block_K))
     )
     tiles = rows * columns
-    producer, consumers = 2, (0, 1)
-    height = block_M // len(consumers)  # of a consumer's share of a tile
+    producer, teams = 2, ((0, 1),) if one_team else ((0,), (1,))
+    height = block_M // len(teams)  # of a team's share of a tile
     B_tile = (block_N, block_K) if transpose_B else (block_K, block_N)
 
     @T.macro
@@ -60,9 +64,9 @@ def gemm(
         with T.Kernel(blocks, threads=384) as block:
             A_shared = T.alloc_shared((slots, block_M, block_K), dtype)
             B_shared = T.alloc_shared((slots, *B_tile), dtype)
-            C_shared = T.alloc_shared((len(consumers), 2, height, part), dtype)
+            C_shared = T.alloc_shared((len(teams), 2, height, part), dtype)
             full = T.alloc_barrier([4] * slots)
-            empty = T.alloc_barrier([4 * len(consumers)] * slots)
+            empty = T.alloc_barrier([8] * slots)
             thread = T.get_thread_binding()
             count = T.ceildiv(tiles - block, blocks)  # of this block
 
@@ -82,8 +86,8 @@ def gemm(
                         if thread % 32 == 0:  # each warp of the producer, so that none falls behind
                             T.barrier_arrive(full[s])
 
-            for c in consumers:
-                with T.ws(c):
+            for c, team in enumerate(teams):
+                with T.ws(*team):
                     T.set_max_nreg(240, 1)
                     C_local = T.alloc_fragment((height, block_N), "float32")
                     for t in T.serial(count):
@@ -118,13 +122,13 @@ def gemm(
 
 def cases(kind, m=1000, n=1304, k=704, blocks=132):
     rng = np.random.default_rng(0)
-    for transpose_B in (False, True):
+    for transpose_B, one_team in ((False, False), (True, False), (False, True)):
         a = rng.standard_normal((m, k)).astype(np.float16)
         b = rng.standard_normal((n, k) if transpose_B else (k, n)).astype(np.float16)
         expected = a.astype(np.float64) @ (b.T if transpose_B else b).astype(np.float64)
         arguments = [a, b, harness.blank((m, n), "float16")]
-        kernel = gemm.get_tir(m, n, k, transpose_B, blocks=blocks)
-        name = f"{m} x {n} x {k}, B {'(N, K)' if transpose_B else '(K, N)'}"
+        kernel = gemm.get_tir(m, n, k, transpose_B, blocks=blocks, one_team=one_team)
+        name = f"{m} x {n} x {k}, B {'(N, K)' if transpose_B else '(K, N)'}{', one team' * one_team}"
         yield harness.Case(name, kernel, arguments, {2: expected}, 5e-4, True, chips=("sm_90a",))
 
 

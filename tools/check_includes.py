@@ -35,6 +35,7 @@ PYTHON_ROOMS: dict[str, set[str]] = {
     "jit": {
         "front",
         "tools/breakpoints",
+        "tools/machine_code",
         "tools/passes",
         "tools/profiler",
         "tools/report",

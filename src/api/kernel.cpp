@@ -136,6 +136,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   program = made.variant.program;
   source = program.text;
   report.kernels = std::move(made.kernels);
+  note_refusals();
   report.toolchain = std::move(made.toolchain);
   report.phases = std::move(made.phases);
   report.from_cache = made.from_cache;
@@ -157,6 +158,18 @@ void CompiledKernel::note_flags() {
     std::string text = fmt::format("{} changes nothing: {}", flag.said, nvcc ? flag.idle : "it is for nvcc");
     report.notes.push_back({.subject = std::string(flags_subject), .text = std::move(text), .pass = ""});
   }
+}
+
+// What ptxas did not do as the program asks.
+void CompiledKernel::note_refusals() {
+  for (auto& k : report.kernels)
+    for (auto& refusal : k.refusals)
+      report.notes.push_back({.subject = k.name,
+                              .text = refusal,
+                              .pass = "ptxas",
+                              .refusal = true,
+                              .attached = true,
+                              .place = function.span});
 }
 
 // Which described chip stands for one that is not described.

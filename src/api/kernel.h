@@ -96,6 +96,7 @@ class CompiledKernel {
   Specialization find_specialization() const;
   void note_flags();
   void note_chip();
+  void note_refusals();
   bool is_specialized(std::span<const Argument> arguments) const;
   std::string describe_specialization() const;
   // What keeps a call from the specialized variant.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/ptxas_words.h"
 
 namespace tl {
 namespace {
@@ -28,8 +29,9 @@ std::string kernel_text(const Report::KernelRow& k) {
                            : "no spills");
   }
   if (r.stack_bytes > 0) parts.push_back(bytes_text(r.stack_bytes) + " of stack per thread");
-  if (!r.serialized.empty()) parts.push_back("no product beside another: " + r.serialized);
-  return fmt::format("{}", fmt::join(parts, ", "));
+  std::string text = fmt::format("{}\n", fmt::join(parts, ", "));
+  for (auto& refusal : k.refusals) text += fmt::format("    refused by ptxas: {}\n", refusal);
+  return text;
 }
 
 // Of the kernel that spills most, or has the most registers: what a reader must not overlook.
@@ -45,8 +47,11 @@ std::string summary_text(const Report& r) {
   if (worst->resources.registers >= 0)
     parts.push_back(fmt::format("{} registers", worst->resources.registers));
   if (spilled(*worst) > 0) parts.push_back(fmt::format("spills {} bytes", spilled(*worst)));
-  if (std::ranges::any_of(r.kernels, [](auto& k) { return !k.resources.serialized.empty(); }))
-    parts.push_back("products serialized");
+  for (auto& k : r.kernels)
+    for (auto& refusal : k.resources.refusals) {
+      std::string brief(brief_refusal(refusal));
+      if (std::ranges::find(parts, brief) == parts.end()) parts.push_back(brief);
+    }
   if (worst->shared_bytes && r.shared_limit)
     parts.push_back(fmt::format("shared {:.3g} of {:.3g} KB", double(worst->shared_bytes) / 1024,
                                 double(r.shared_limit) / 1024));
@@ -202,6 +207,8 @@ std::vector<Report::KernelRow> kernel_rows(const Program& program, const DeviceB
                           .shared_bytes = e.shared_bytes,
                           .private_bytes = e.arena_bytes};
     if (i < binary.resources.size()) row.resources = binary.resources[i];
+    row.serialized = serialized_by(row.resources);
+    for (auto& refusal : row.resources.refusals) row.refusals.push_back(explain_refusal(refusal));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -213,7 +220,7 @@ std::string Report::text() const {
   std::string out =
       fmt::format("{} for {}, {} in {:.1f} ms{}\n", function, target,
                   from_cache ? "read from the disk cache" : "compiled", total, summary_text(*this));
-  for (auto& k : kernels) out += fmt::format("  {}: {}\n", k.name, kernel_text(k));
+  for (auto& k : kernels) out += fmt::format("  {}: {}", k.name, kernel_text(k));
   if (!toolchain.empty()) out += fmt::format("  compiled by {}\n", toolchain);
   auto section = [&](std::string_view title, const std::string& body) {
     if (!body.empty()) out += fmt::format("  {}\n{}", title, body);

@@ -17,6 +17,8 @@ struct Report {
     std::string name = {};
     int64_t threads = 1, shared_bytes = 0, private_bytes = 0;  // of a block
     Resources resources = {};
+    std::string serialized = {};             // of the refusals, as ptxas says it; empty: none is of this kind
+    std::vector<std::string> refusals = {};  // the resources' ones, with what they mean and would mend them
   };
   struct BufferRow {
     std::string kernel = {}, name = {}, scope = {}, dtype = {};  // kernel: empty for tensors

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/c_like.h"
+#include "target/effects.h"
 
 namespace tl {
 namespace {
@@ -187,7 +188,21 @@ std::string instruction(const Intrinsic& intrinsic, const Target& target,
 
 std::string dynamic_memory(int64_t) { return "extern __shared__ __align__(1024) unsigned char tl_shared[];"; }
 
+// Do warpgroups hand registers to each other?
+bool moves_registers(const Kernel& kernel) {
+  bool moves = false;
+  visit(kernel.body, [&](const Call& n) {
+    const AsyncInstr* row = n.intrinsic ? async_row_of(*n.intrinsic) : nullptr;
+    moves |= row && (row->does == AsyncInstr::AsyncKind::more_registers ||
+                     row->does == AsyncInstr::AsyncKind::fewer_registers);
+  });
+  return moves;
+}
+
+// ptxas lets registers be handed over only where it knows how many a thread has at launch, which a least
+// number of blocks says (C7508).
 std::string launch_bounds(const Kernel& kernel, int64_t threads, int64_t blocks) {
+  if (!blocks && moves_registers(kernel)) blocks = 1;
   std::string cluster =
       cluster_size(kernel) > 1 ? fmt::format("__cluster_dims__({}) ", fmt::join(kernel.cluster, ", ")) : "";
   return blocks ? fmt::format("{}__launch_bounds__({}, {})", cluster, threads, blocks)

@@ -24,7 +24,7 @@ namespace tl {
 
 template <class Io>
 void fields(Io& io, Resources& v) {
-  io(v.entry, v.registers, v.static_shared, v.stack_bytes, v.spill_stores, v.spill_loads, v.serialized);
+  io(v.entry, v.registers, v.static_shared, v.stack_bytes, v.spill_stores, v.spill_loads, v.refusals);
 }
 template <class Io>
 void fields(Io& io, DeviceBinary& v) {

@@ -33,7 +33,7 @@ struct Resources {
   std::string entry;
   int registers = -1;
   int64_t static_shared = -1, stack_bytes = -1, spill_stores = -1, spill_loads = -1;
-  std::string serialized = {};  // why its products of warpgroups wait for each other; empty: they do not
+  std::vector<std::string> refusals = {};  // what it did not do as the program asks: its messages C75xx
   bool operator==(const Resources&) const = default;
 };
 

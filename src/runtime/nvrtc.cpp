@@ -9,6 +9,7 @@
 #include "runtime/driver.h"
 #include "runtime/find.h"
 #include "runtime/flags.h"
+#include "runtime/ptxas_words.h"
 
 namespace tl {
 namespace {
@@ -92,58 +93,6 @@ const std::string& known_chip(const Nvrtc& n, const Program& program) {
 
 std::string virtual_arch(const std::string& chip) {
   return "-arch=compute" + chip.substr(std::min(chip.find('_'), chip.size()));
-}
-
-// The number that stands before `what` in the line; -1 if it does not.
-int64_t number_before(std::string_view line, std::string_view what) {
-  size_t end = line.find(what);
-  if (end == std::string_view::npos || end == 0) return -1;
-  size_t begin = end;
-  while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') begin--;
-  int64_t value = 0;
-  for (size_t i = begin; i < end; i++) value = value * 10 + (line[i] - '0');
-  return begin == end ? -1 : value;
-}
-
-// ptxas: "(C7513) Potential Performance Loss: wgmma.mma_async instructions are serialized due to … in the
-// function 'f'": no product begins before the last one has ended.
-void note_serialized(std::string_view line, std::vector<Resources>& all) {
-  size_t code = line.find("(C75"), loss = line.find(": wgmma"), function = line.find(" in the function '");
-  if (code == line.npos || loss == line.npos || function == line.npos || function < loss) return;
-  std::string_view name = line.substr(function + 18),
-                   number = line.substr(code, line.find(')', code) + 1 - code);
-  name = name.substr(0, name.find('\''));
-  for (Resources& r : all)
-    if (r.entry == name)
-      r.serialized = fmt::format("{} {}", line.substr(loss + 2, function - loss - 2), number);
-}
-
-// ptxas -v: "Compiling entry function 'f' for 'sm_90'", then stack and spills, then "Used 32 registers, …".
-std::vector<Resources> parse_resources(std::string_view log, const Program& program) {
-  std::vector<Resources> all;
-  for (const EntrySpec& entry : program.entries) all.push_back({.entry = entry.name});
-  Resources* now = nullptr;
-  while (!log.empty()) {
-    size_t end = std::min(log.find('\n'), log.size());
-    std::string_view line = log.substr(0, end);
-    log.remove_prefix(std::min(end + 1, log.size()));
-    note_serialized(line, all);
-    if (size_t at = line.find("entry function '"); at != std::string_view::npos) {
-      std::string_view name = line.substr(at + 16);
-      name = name.substr(0, name.find('\''));
-      auto it = std::ranges::find_if(all, [&](const Resources& r) { return r.entry == name; });
-      now = it == all.end() ? nullptr : &*it;
-    }
-    if (!now) continue;
-    if (int64_t n = number_before(line, " bytes stack frame"); n >= 0) now->stack_bytes = n;
-    if (int64_t n = number_before(line, " bytes spill stores"); n >= 0) now->spill_stores = n;
-    if (int64_t n = number_before(line, " bytes spill loads"); n >= 0) now->spill_loads = n;
-    if (int64_t n = number_before(line, " registers"); n >= 0) {
-      now->registers = int(n);
-      now->static_shared = std::max<int64_t>(0, number_before(line, " bytes smem"));
-    }
-  }
-  return all;
 }
 
 struct Compilation {  // one NVRTC program, destroyed at the end

@@ -1,9 +1,9 @@
-"""Products of warpgroups that the device compiler lets run one at a time only are told; in the examples for
-Hopper there are none, and what is to run beside a product stands between its begin and the wait for it."""
+"""What ptxas does not do as a kernel asks of its warpgroups (its messages C75xx) is told: products that it
+lets run one at a time, registers that it leaves where they are, waits that it adds. In the examples for
+Hopper there is nothing of it."""
 
 import importlib
 import re
-import shutil
 import warnings
 from pathlib import Path
 
@@ -11,9 +11,16 @@ import harness
 import pytest
 import tilelang
 import tilelang.language as T
+from tilelang import engine
 
 TARGET = "cuda -arch=sm_90a"
 NAMES = sorted(path.stem for path in Path(harness.__file__).parent.glob("*.py") if path.stem != "harness")
+
+
+@pytest.fixture(autouse=True)
+def without_cache(monkeypatch):
+    """A kernel from the disk cache was warned of when it was compiled."""
+    monkeypatch.setattr(tilelang.env, "_cache_enabled", False)
 
 
 def chained(touched):
@@ -42,11 +49,40 @@ def chained(touched):
     return main
 
 
+def by_one_team(beside="nothing", registers=240):
+    """Eight products, one after the other; beside: what is done while one may be in flight."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            T.copy(A, a)
+            T.copy(B, b)
+            with T.ws(0):
+                T.set_max_nreg(registers, 1)
+                sums = T.alloc_fragment((64, 64), "float32")
+                T.clear(sums)
+                for k in T.serial(8):
+                    T.wgmma_gemm(a, b, sums)
+                    if beside == "reads":
+                        T.copy(sums, C)
+                    if beside == "prints":
+                        T.print(k)
+                    T.wait_wgmma(0)
+                T.copy(sums, C)
+
+    return main
+
+
 def compiled(function, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kernel = tilelang.compile(function, target=TARGET, **options)
-    return kernel, [str(w.message) for w in caught if "serialized" in str(w.message)]
+    return kernel, [str(w.message) for w in caught if "ptxas says" in str(w.message)]
 
 
 def test_a_factor_that_is_touched_in_flight(monkeypatch, tmp_path):
@@ -58,6 +94,9 @@ def test_a_factor_that_is_touched_in_flight(monkeypatch, tmp_path):
         r"wgmma\.mma_async instructions are serialized due to .* \(C75\d\d\)", row["serialized"]
     )
     assert len(said) == 1 and row["serialized"] in said[0] and "main_kernel" in said[0]
+    assert row["refusals"][0].startswith(
+        row["serialized"] + ": each product ends before the next begins; let "
+    )
     assert "products serialized" in kernel.report.text.split("\n")[0]
     assert kernel.report.kernels[0].serialized == row["serialized"]
     again, _ = compiled(chained(True))
@@ -66,8 +105,50 @@ def test_a_factor_that_is_touched_in_flight(monkeypatch, tmp_path):
 
 def test_a_factor_that_is_left_alone():
     kernel, said = compiled(chained(False))
-    assert [row["serialized"] for row in kernel.resource_usage] == [""] and not said
-    assert "products serialized" not in kernel.report.text
+    assert [row["refusals"] for row in kernel.resource_usage] == [[]] and not said
+    assert "products serialized" not in kernel.report.text and not kernel.report.refusals
+
+
+# What is done, what ptxas says of it, that in a few words, and what would mend it.
+REFUSED = {
+    "a result is read in flight": ({"beside": "reads"}, "", "is injected", "wait added", "T.wait_wgmma"),
+    "a call": ({"beside": "prints"}, "", "crossing function", "products serialized", "T.print"),
+    "few registers": ({"registers": 24}, "", "minimum register", "T.set_max_nreg ignored", "smaller tiles"),
+    "debugged": ({}, "-G", "to allow debugging", "T.set_max_nreg ignored", "-G"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_are_told_with_their_cause(name):
+    program, flag, words, brief, mend = REFUSED[name]
+    kernel, said = compiled(by_one_team(**program), compile_flags=[flag] if flag else None)
+    (row,) = kernel.resource_usage
+    (refusal,) = [text for text in row["refusals"] if words in text]
+    assert re.search(r" \(C75\d\d\): ", refusal) and mend in refusal.partition(": ")[2]
+    assert len(said) == len(row["refusals"]) and sum(refusal in text for text in said) == 1
+    report = kernel.report
+    assert brief in report.text.split("\n")[0] and report.text.count(f"refused by ptxas: {refusal}") == 1
+    assert report.text.count(refusal) == 1 and report.kernels[0].refusals == tuple(row["refusals"])
+    notes = [note for note in report.refusals if note.decided_by == "ptxas"]
+    assert [note.text for note in notes] == row["refusals"] and notes[0].subject == "main_kernel"
+
+
+def test_registers_are_handed_over():
+    """ptxas must know how many a thread has at launch: the text says so."""
+    kernel, said = compiled(by_one_team())
+    assert "__launch_bounds__(256, 1)" in kernel.get_kernel_source()
+    assert not said and kernel.resource_usage[0]["registers"] == 240
+
+
+def test_an_edit_loses_the_least_number_of_blocks():
+    engine.register_cuda_postproc(lambda code, target: code.replace("(256, 1)", "(256)"))
+    try:
+        kernel, said = compiled(by_one_team())
+    finally:
+        engine.register_cuda_postproc(None)
+    (refusal,) = kernel.resource_usage[0]["refusals"]
+    assert "unable to determine register count at entry (C7508): " in refusal and "least number" in refusal
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,17 +156,4 @@ def test_examples_for_hopper(name):
     module = importlib.import_module(name)
     for case in module.cases("gpu", **module.SMALL):
         kernel, said = compiled(case.kernel, pass_configs=case.pass_configs)
-        assert not said and all(row["serialized"] == "" for row in kernel.resource_usage)
-
-
-def test_weights_are_computed_beside_the_sums():
-    """ptxas may move the wait for a product in front of all that was to run beside it."""
-    if not (shutil.which("cuobjdump") or shutil.which("nvdisasm")):
-        pytest.skip("no disassembler of the CUDA toolkit")
-    module = importlib.import_module("attention_warpgroups")
-    program = module.attention.get_tir(1, 1, 512, 512, 128, False)
-    kernel, _ = compiled(program, pass_configs=module.flash_attention.FAST)
-    text = kernel._sass()
-    between = re.findall(r"DEPBAR\.LE gsb0, 0x1 ;(.*?)DEPBAR\.LE gsb0, 0x0 ;", text, re.S)
-    assert len(between) == 2  # of two consumers
-    assert all(part.count("MUFU.EX2") >= 64 for part in between)  # of a thread's share of 64 x 128 weights
+        assert not said and all(row["refusals"] == [] for row in kernel.resource_usage)

@@ -285,8 +285,7 @@ def test_attention_with_two_pipelines(length, target):
     assert np.abs(o - expected).max() < 5e-3
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5])
-def test_a_late_release(steps):
+def late_release(steps):
     """A product stays in flight: its slot is released one use later."""
 
     @T.prim_func
@@ -322,8 +321,13 @@ def test_a_late_release(steps):
                 T.wait_wgmma(0)
                 T.copy(c, C)
 
+    return main
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_late_release(steps):
     a, b, c = numbers(64, 64 * steps), numbers(64 * steps, 64, seed=1), np.full((64, 64), np.nan, np.float32)
-    simulated(main, a, b, c)
+    simulated(late_release(steps), a, b, c)
     assert np.array_equal(c, a.astype(float) @ b.astype(float))
 
 

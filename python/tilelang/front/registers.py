@@ -61,14 +61,9 @@ def warn_of_spills(kernels: Sequence[Any], name: str, target: str, place: tuple[
             warnings.warn_explicit(said, TilelangWarning, *place)
 
 
-def warn_of_serialized(kernels: Sequence[Any], name: str, target: str, place: tuple[str, int]) -> None:
-    """Say so where the device compiler lets no product of a kernel run beside another. kernels, place: as
-    above."""
+def warn_of_refusals(kernels: Sequence[Any], name: str, target: str, place: tuple[str, int]) -> None:
+    """Say so where ptxas did not do what a kernel asks of its warpgroups. kernels, place: as above."""
     for kernel in kernels:
-        if kernel["serialized"]:
-            said = (
-                f"{name}: {kernel['serialized']} in {kernel['kernel']} on {target}, so that each product "
-                "ends before the next begins; let nothing touch the fragments of a product before the wait "
-                "that completes it"
-            )
+        for refusal in kernel["refusals"]:
+            said = f"{name}: ptxas says of {kernel['kernel']} on {target}: {refusal}"
             warnings.warn_explicit(said, TilelangWarning, *place)

@@ -16,6 +16,7 @@ from .env import cuda_home
 
 if TYPE_CHECKING:
     from .. import _core
+    from ..tools.machine_code import MachineCode
     from .parameters import KernelParam
 
 
@@ -109,6 +110,17 @@ class KernelArtifacts:
             )
         return disassemble(binary)
 
+    @property
+    def machine_code(self) -> MachineCode:
+        """What stands in the GPU's machine code in front of each wait for products of warpgroups; read by
+        cuobjdump or nvdisasm of the CUDA toolkit, which takes about a second."""
+        from ..tools.machine_code import MachineCode, read_machine_code
+
+        try:
+            return read_machine_code(self._sass(), self._kernel.source)
+        except RuntimeError as error:
+            return MachineCode(missing=str(error))
+
     def export_library(
         self, kernel_file: str | os.PathLike | None = None, *, path: str | os.PathLike | None = None
     ) -> None:
@@ -150,8 +162,9 @@ class KernelArtifacts:
         "resources",
         """\
         Per kernel: threads and shared_bytes of a block; registers, stack_bytes, spill_stores and spill_loads
-        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU); serialized: why
-        its products of warpgroups wait for each other, "" where they do not.""",
+        (bytes) of a thread, None where the device compiler says nothing of them (on the CPU); refusals:
+        what ptxas did not do as the program asks of its warpgroups, why, and what would mend it; serialized:
+        the one of them that lets its products wait for each other, in ptxas's words, else "".""",
     )
     n_regs = property(
         lambda self: self._most("registers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import sys
@@ -132,14 +133,17 @@ class JITKernel(_core.Launcher, KernelArtifacts):
             show(text)
         return report_of(self._kernel.report, self._kernel.phases, self.simulation)
 
-    def explain(self, html: str | os.PathLike | None = None) -> Report:
+    def explain(self, html: str | os.PathLike | None = None, machine_code: bool = False) -> Report:
         """Why everything is as it is: instructions, layouts, mappings of loops, the cost of every access to
         memory, what was refused and why; of a kernel that was simulated (simulate()), what that counted.
         Prints the report and returns it; its lists hold the same as objects.
 
         html: a file; the report is written there as one page for a browser, with pictures of the layouts,
-        instead of being printed."""
+        instead of being printed. machine_code: the report has what stands in the GPU's machine code beside
+        products of warpgroups as well, for which a disassembler of the CUDA toolkit runs."""
         report = self.report
+        if machine_code:
+            report = dataclasses.replace(report, machine_code=self.machine_code)
         if html is None:
             print(report)
         else:
@@ -402,7 +406,7 @@ def compile(
     kernel = _kernel(func, compiled, out_idx)
     if not compiled.from_cache:
         registers.warn_of_spills(compiled.resources, func.name, compiled.target, func.span)
-        registers.warn_of_serialized(compiled.resources, func.name, compiled.target, func.span)
+        registers.warn_of_refusals(compiled.resources, func.name, compiled.target, func.span)
     if func.breakpoints:
         from ..tools import breakpoints
 

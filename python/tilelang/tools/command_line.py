@@ -2,7 +2,8 @@
 
     python -m tilelang ir      FILE:NAME [ARG=VALUE ...]      the program as text IR
     python -m tilelang source  FILE:NAME [ARG=VALUE ...]      the generated CUDA C++ or LLVM IR
-    python -m tilelang explain FILE:NAME [ARG=VALUE ...]      why everything is as it is (--html PAGE)
+    python -m tilelang explain FILE:NAME [ARG=VALUE ...]      why everything is as it is (--html PAGE,
+                                                              --machine-code)
     python -m tilelang sim     SCRIPT [ARG ...]               run a script, each kernel simulated (sim --help)
     python -m tilelang check   SCRIPT ...                     what of it would fail here, without a run
 
@@ -84,9 +85,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("args", nargs="*", metavar="ARG=VALUE")
     parser.add_argument("--target", help="auto, cpu, cuda -arch=sm_80, sim:sm_80, …")
     parser.add_argument("--html", metavar="PAGE", help="explain: write a page for a browser, print nothing")
+    parser.add_argument("--machine-code", action="store_true", help="explain: read the machine code as well")
     options = parser.parse_args(given)
-    if options.html and options.what != "explain":
-        parser.error("--html goes with explain")
+    if (options.html or options.machine_code) and options.what != "explain":
+        parser.error("--html and --machine-code go with explain")
     try:
         args, named = _arguments(options.args)
         func = _prim_func(_load(options.kernel), args, named)
@@ -97,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.what == "source":
             kernel.show_source()
         else:
-            kernel.explain(html=options.html)
+            kernel.explain(html=options.html, machine_code=options.machine_code)
     except CompileError as error:
         print(error, file=sys.stderr)
         return 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import _core
 from ..language.maps import Fragment, Layout
+from .machine_code import MachineCode
 
 __all__ = [
     "Report",
@@ -49,6 +50,7 @@ class KernelInfo:
     spill_loads: int | None  # … and read
     stack_bytes: int | None  # of a thread
     serialized: str  # why its products of warpgroups wait for each other; empty: they do not
+    refusals: tuple[str, ...]  # what ptxas did not do as the program asks, and what would mend it
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ class Report:
     pipelines: what a turn of each pipelined loop does.  accesses: what each access to memory costs a warp.
     notes: what else was decided, everything refused included.  phases: how long each step took, in
     milliseconds.  simulation: of a kernel that was simulated (kernel.simulate(…)), what that counted, else
-    None."""
+    None.  machine_code: if it was asked for, what stands in front of each wait for products, else None."""
 
     function: str
     target: str
@@ -210,6 +212,7 @@ class Report:
     phases: dict[str, float]
     simulation: Any = None  # a SimulationReport
     text: str = field(default="", compare=False)
+    machine_code: MachineCode | None = None
 
     @property
     def refusals(self) -> list[NoteInfo]:
@@ -245,14 +248,15 @@ class Report:
             f.write(self.html())
 
     def __str__(self) -> str:
-        s = self.simulation
+        s, read = self.simulation, self.machine_code
+        text = self.text if read is None else f"{self.text.rstrip()}\n{read}"
         if s is None:
-            return self.text
+            return text
         from .simulation import plural
 
         ran = f"{plural(s.schedules, 'schedule')} of {plural(s.blocks, 'block')}"
         head = f"simulated: {ran}; counted in the last one"
-        return f"{self.text.rstrip()}\n\n{head}\n{s.table()}\n"
+        return f"{text.rstrip()}\n\n{head}\n{s.table()}\n"
 
     def __contains__(self, words: str) -> bool:
         return words in self.text

@@ -298,6 +298,8 @@ def _sections(report: Report) -> Iterator[tuple[str, str, str]]:
         yield "pipelines", "Pipelined loops", body
     if report.accesses:
         yield "accesses", "Accesses to memory", _card(_accesses(report))
+    if report.machine_code is not None:
+        yield "machine-code", "Machine code", _card(f"<pre>{escape(str(report.machine_code))}</pre>")
     if report.simulation is not None:
         yield "simulation", "Counted by the simulator", _card(_counted(report.simulation))
     if report.notes:
