@@ -89,6 +89,7 @@ struct Inserter {
   Barriers placed = {};
   std::set<BufferId> by_proxy = {};  // tiles, in whose memory the asynchronous proxy reads or writes
   Varying varying = {.f = f};
+  std::optional<Varying> phases = {};  // the same for what is waited for by states of phases
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked
   PendingAccesses now = {};
@@ -209,7 +210,7 @@ struct Inserter {
 
   // Threads run it at different times, or it needs no barrier inside.
   void apart(const Stmt& s, const StatementAccesses& all) {
-    unit(s, all, varying.may_diverge(s) && !is_wait_of_all(s, varying));
+    unit(s, all, varying.may_diverge(s) && !is_wait_of_all(s, phases ? *phases : varying));
     if (!varying.returns(s).empty()) gone = s->span;
   }
 
@@ -325,6 +326,10 @@ struct Inserter {
 
   Stmt run() {
     varying.vars.emplace(kernel.thread.get(), "the thread index");
+    if (waits_by_state(kernel.body)) {
+      phases.emplace(Varying{.f = f, .states_agree = true, .vars = varying.vars});
+      phases->find(kernel.body);
+    }
     varying.find(kernel.body);
     accesses.find();
     by_proxy = tiles_by_proxy(f, kernel);
