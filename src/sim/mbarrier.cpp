@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "sim/async.h"
+#include "sim/phase_state.h"
 
 namespace tl::sim {
 namespace {
@@ -58,25 +59,20 @@ void touch_barrier(const Execution& x, const Block& of, size_t arg, int lane, To
   reach_in(x, of, arg, lane, x.value(arg, lane).i, bytes, bytes, touch);
 }
 
-// The state of a phase: whose it is, and the phase; never 0. On the chip it is a number of another kind,
-// which programs only hand back.
-constexpr int phase_bits = 32;
-int64_t state_of(const MBarrier& m) { return m.life << phase_bits | m.phase; }
-
 // The phase that a state is of, from the barrier that gave it.
 int64_t phase_of_state(const Execution& x, const MBarrier& m, int lane, int64_t state) {
-  int64_t life = state >> phase_bits, phase = state & ((int64_t(1) << phase_bits) - 1);
+  auto [life, phase] = PhaseState::of(state);
   auto refuse = [&](std::string_view what, std::string_view cure) {
     stop(Finding::Kind::barrier, x.site.span, "{}: {} asks for a phase of {} by {}; {}",
          x.site.intrinsic->name, describe_thread(x.warp, lane),
          name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), what, cure);
   };
   if (life != m.life) {
-    std::string what = "a value that is the state of no phase";
+    bool existed = life > 0 && life <= x.warp.block->engine->lives;
+    std::string what = existed ? "a state of a barrier that has been initialised again"
+                               : "a value that is the state of no phase";
     for (auto& [address, other] : x.warp.block->engine->barriers)
       if (other.life == life) what = fmt::format("a state of {}", name_of_barrier(*x.warp.code, address));
-    if (life > 0 && life < m.life && what.starts_with("a value"))
-      what = "a state from before it was initialised again";
     refuse(what, "it takes what an arrival at this barrier gave");
   }
   if (phase < m.phase - 1)
@@ -156,7 +152,7 @@ void arrive(const Execution& x) {
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
     check_room(x, m, lane);
     if (expects) expect_bytes(x, m, lane);
-    if (x.row<AsyncInstr>().gives_state()) x.give(lane, scalar(state_of(m)));
+    if (x.row<AsyncInstr>().gives_state()) x.give(lane, scalar(PhaseState{m.life, m.phase}.packed()));
     come(x, *x.warp.block, m, lane);
   });
 }

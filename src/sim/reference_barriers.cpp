@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "sim/phase_state.h"
 #include "target/effects.h"
 
 namespace tl {
@@ -12,7 +13,6 @@ namespace {
 
 using AsyncKind = AsyncInstr::AsyncKind;
 constexpr int64_t word_bytes = 8;
-constexpr int phase_bits = 32;               // of a state; above them stands whose it is
 constexpr int64_t most_questions = 1 << 20;  // in vain: more is a loop that never ends
 
 std::string name_of_team(const Team& t) {
@@ -80,7 +80,7 @@ bool waits_for_phase(const Stmt& s) {
   });
 }
 
-int64_t ReferenceBarriers::Word::state() const { return life << phase_bits | phase; }
+int64_t ReferenceBarriers::Word::state() const { return PhaseState{life, phase}.packed(); }
 
 void ReferenceBarriers::Word::end_phase() {
   asked = 0;
@@ -179,11 +179,9 @@ void ReferenceBarriers::check_state(const Test& t, const Word& w, int64_t state,
   auto refuse = [&](std::string_view what, std::string_view cure) {
     fail(t.place.span, "{} is asked for a phase by {}, in {}; {}", t.place.said(x), what, x.where, cure);
   };
-  int64_t life = state >> phase_bits, phase = state & ((int64_t(1) << phase_bits) - 1);
-  bool of_other =
-      life != w.life && std::ranges::any_of(words, [&](auto& word) { return word.second.life == life; });
+  auto [life, phase] = PhaseState::of(state);
   if (life != w.life)
-    refuse(of_other ? "a state of another barrier" : "a value that is the state of no phase",
+    refuse(life > 0 && life <= lives ? "a state of another barrier" : "a value that is the state of no phase",
            "it takes what an arrival at this barrier gave");
   if (phase < w.phase - 1)
     refuse(fmt::format("the state of phase {}, but phase {} is under way", phase, w.phase),

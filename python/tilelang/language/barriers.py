@@ -2,9 +2,9 @@
 
 A barrier counts arrivals, and from sm_90 on bytes as well. When all are in that it was made for, and all
 bytes have landed that were expected, its phase ends and the next one begins. Phases are numbered from 0; a
-wait names one by its parity, or by the state that an arrival in it gave. Each barrier of a kernel is initialised where the kernel begins, before any
-thread uses it. A statement is executed by every thread that comes to it: in `with T.ws(1):` a
-T.barrier_arrive is 128 arrivals, after `if tx == 0:` it is one."""
+wait names one by its parity, or by the state that an arrival in it gave. Each barrier of a kernel is
+initialised where the kernel begins, before any thread uses it. A statement is executed by every thread that
+comes to it: in `with T.ws(1):` a T.barrier_arrive is 128 arrivals, after `if tx == 0:` it is one."""
 
 from __future__ import annotations
 
@@ -114,16 +114,16 @@ def barrier_wait(mbarrier: Any, parity: Any) -> None:
 
 
 def mbarrier_arrive_state(mbarrier: Any, tx: Any = None, cta_id: Any = None) -> Expr:
-    """Arrive as T.mbarrier_arrive does, and get the state of the phase in which this thread has arrived: by it
-    T.mbarrier_wait_state waits for the end of that phase, and nobody needs to count parities.
+    """Arrive as T.mbarrier_arrive does, and get the state of the phase in which this thread has arrived: by
+    it T.mbarrier_wait_state waits for the end of that phase, and nobody needs to count parities.
 
         state = T.mbarrier_arrive_state(b)
         …                                   # what needs nothing of the others
         T.mbarrier_wait_state(b, state)
 
     The state is a uint64 of each thread's own, and no number to compute with. It serves at the barrier that
-    gave it, while that phase is under way and until the next one ends; behind that, or at another barrier, the
-    chip says nothing of what happens, and the simulator reports it.
+    gave it, until the phase behind its own has ended; later, or at another barrier, what a wait by it does is
+    undefined, and the simulator reports it.
     tx: so many bytes are still to be copied in this phase, as T.mbarrier_arrive_expect_tx says; sm_90 and
     later.  cta_id: None, as an arrival at another block's barrier gives no state."""
     what = "T.mbarrier_arrive_state"
@@ -148,8 +148,8 @@ def mbarrier_wait_state(mbarrier: Any, state: Any) -> None:
 def mbarrier_test_state(mbarrier: Any, state: Any) -> Expr:
     """Whether the phase has ended in which T.mbarrier_arrive_state gave that state; it does not wait.
 
-    Each thread gets its own answer. One that gets True knows what all have done who arrived in that phase, and
-    may read what has landed in it, as behind T.mbarrier_wait_state."""
+    Each thread gets its own answer. One that gets True knows what all have done who arrived in that phase,
+    and may read what has landed in it, as behind T.mbarrier_wait_state."""
     what = "T.mbarrier_test_state"
     word = _word(mbarrier, what)
     return in_kernel(what).builder.test_state(what, *word, _value(state, f"{what}: the state of a phase"))
