@@ -11,10 +11,10 @@ from tilelang.layout import Layout, make_wgmma_swizzled_layout
 
 
 def product(width, turned, given):
-    """The second slot of a and b by descriptors whose constants are found; steps along k are counted by hand."""
-    layout = Layout(
-        (2, 64, 64), lambda s, i, j: s * 4096 + j // 8 * 512 + i * 8 + j % 8
-    ) if not width else Layout._of(_core.swizzled_panels((2, 64, 64), 16, width))  # fmt: skip
+    """The second slot of a and b by descriptors whose constants are found; steps of k are counted by hand."""
+    layout = Layout((2, 64, 64), lambda s, i, j: s * 4096 + j // 8 * 512 + i * 8 + j % 8)
+    if width:
+        layout = Layout._of(_core.swizzled_panels((2, 64, 64), 16, width))
 
     @T.prim_func
     def main(
@@ -101,12 +101,12 @@ ERRORS = {
     "T.compute_gmma_descriptor(None, s, False, 32)": "micro_size_k is 32, but an instruction takes 256 bits "
     "of k, 16 elements of float16",
     "T.compute_gmma_descriptor(None, e, True, 32)": "elements of 8 bits are multiplied along rows of k alone",
-    "T.compute_gmma_descriptor(T.Layout((8, 8), lambda i, j: i * 8 + j), s, False)": "tl_layout is of 8 × 8 "
-    "elements, but s has 64 × 64",
+    "T.compute_gmma_descriptor(T.Layout((8, 8), lambda i, j: i * 8 + j), s, False)": "tl_layout is of 8 × "
+    "8 elements, but s has 64 × 64",
     "T.compute_gmma_descriptor(None, f, False, region=s[0:8, :])": "region is a slice of s, but buffer is f",
     "T.compute_gmma_descriptor(None, f, False, region=f[n : n + 8, :])": "region begins at a value of the "
     "kernel",
-    "T.compute_gmma_descriptor(None, f, False, region=f[4:12, :])": "region begins at row 4 and column 0 of f",
+    "T.compute_gmma_descriptor(None, f, False, region=f[4:12, :])": "begins at row 4 and column 0 of f, but",
     "T.compute_gmma_descriptor(3, s, False)": "takes a T.Layout, not int",
 }
 

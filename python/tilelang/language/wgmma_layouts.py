@@ -42,8 +42,8 @@ def _mode_of(layout: _core.Layout, name: str, shape: tuple, bits: int) -> int:
         if panels is not None and ask(layout.flattened().is_equal, panels.flattened()):
             return mode
     raise fail(
-        f"{_WHAT}: {name} lies as no descriptor can say: wgmma reads panels whose rows of 128, 64 or 32 bytes "
-        "are swizzled, or of 16 bytes, one panel after the other; T.annotate_layout with "
+        f"{_WHAT}: {name} lies as no descriptor can say: wgmma reads panels whose rows of 128, 64 or 32 "
+        "bytes are swizzled, or of 16 bytes, one panel after the other; T.annotate_layout with "
         "make_wgmma_swizzled_layout lays a tile out so"
     )
 
@@ -79,8 +79,8 @@ def _first(region: Any, buffer: Buffer) -> list[int]:
         raise fail(f"{_WHAT}: region is a slice of {owner.name}, but buffer is {buffer.name}: give one of it")
     if any(first.__class__ is not int for first in begin):
         raise fail(
-            f"{_WHAT}: region begins at a value of the kernel, but the descriptor's constants are known while "
-            "it is built: let region begin at constants, and start T.initialize_wgmma_descriptor there"
+            f"{_WHAT}: region begins at a value of the kernel, but the descriptor's constants are known "
+            "while it is built: leave region out, and start T.initialize_wgmma_descriptor there"
         )
     return begin
 
@@ -96,9 +96,9 @@ def compute_gmma_descriptor(
 
     tl_layout: the T.Layout that T.annotate_layout gives the buffer; None: what it has given it before.
     buffer: a shared tile, whose last two dimensions are multiplied.  transposed: its rows are along m or n,
-    which elements of 16 bits alone may be; else along k.  micro_size_k: elements of k of an instruction, which
-    are 256 bits.  region: a slice of the buffer, of which slice_byte_offset is the beginning, in units of 16
-    bytes from that of the buffer."""
+    which elements of 16 bits alone may be; else along k.  micro_size_k: elements of k of an instruction,
+    which are 256 bits.  region: a slice of the buffer, of which slice_byte_offset is the beginning, in units
+    of 16 bytes from that of the buffer."""
     if buffer.__class__ is not Buffer or buffer.scope != "shared" or len(buffer.shape) < 2:
         raise fail(f"{_WHAT}: buffer is a shared tile of two dimensions or more, not {buffer!r}")
     bits, shape = buffer.dtype.bits, tuple(buffer.shape)
@@ -109,8 +109,8 @@ def compute_gmma_descriptor(
         )
     if transposed and bits != 16:
         raise fail(
-            f"{_WHAT}: elements of {bits} bits are multiplied along rows of k alone: lay {buffer.name} out so, "
-            "with transposed=False"
+            f"{_WHAT}: elements of {bits} bits are multiplied along rows of k alone: lay {buffer.name} out "
+            "so, with transposed=False"
         )
     layout = _layout_of(tl_layout, buffer)
     mode = _mode_of(layout, buffer.name, shape, bits)
@@ -118,8 +118,8 @@ def compute_gmma_descriptor(
     begin = _first(region, buffer)
     if begin[-2] % 8 or begin[-1] % (atom if transposed else micro_size_k):
         raise fail(
-            f"{_WHAT}: region begins at row {begin[-2]} and column {begin[-1]} of {buffer.name}, but rows begin "
-            f"at multiples of 8, and columns at multiples of {atom if transposed else micro_size_k}"
+            f"{_WHAT}: region begins at row {begin[-2]} and column {begin[-1]} of {buffer.name}, but a tile "
+            f"begins at a multiple of 8 rows and of {atom if transposed else micro_size_k} columns"
         )
     (start,) = layout.flattened().map(begin)
     return WGMMADescriptorParams(
