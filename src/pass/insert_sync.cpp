@@ -93,8 +93,9 @@ struct Inserter {
   const Kernel& kernel;
   int warp;  // threads of one
   Barriers placed = {};
-  std::set<BufferId> by_proxy = {};         // tiles, in whose memory the asynchronous proxy reads or writes
-  Varying varying = varying_of(f, kernel);  // and the same for which phases threads wait for
+  std::set<BufferId> by_proxy = {};  // tiles, in whose memory the asynchronous proxy reads or writes
+  Varying varying = varying_of(f, kernel);
+  // Where threads wait by states: what differs in the phases that they wait for.
   Varying phases = waits_by_state(kernel.body) ? varying_of(f, kernel, true) : varying;
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked

@@ -9,7 +9,7 @@ namespace tl {
 
 struct Varying {
   const Function& f;
-  // Are states of phases alike that threads get from one arrival? For a wait they are.
+  // Do the states that threads get from one arrival count as one, as they do for who waits by them?
   bool states_agree = false;
   // Each with what makes it differ: "threadIdx.x".
   std::map<const ExprNode*, std::string> vars = {};
