@@ -94,6 +94,10 @@ void bind_memory(nb::class_<Builder>& c) {
       .def("count_arrivals", &Builder::count_arrivals, "what"_a, "words"_a, "number"_a, "count"_a)
       .def("signal_barrier", &Builder::signal_barrier, "what"_a, "row"_a, "words"_a, "index"_a,
            "bytes"_a.none() = nb::none())
+      .def("arrive_for_state", &Builder::arrive_for_state, "what"_a, "row"_a, "words"_a, "index"_a,
+           "bytes"_a.none() = nb::none())
+      .def("wait_for_state", &Builder::wait_for_state, "what"_a, "words"_a, "index"_a, "state"_a)
+      .def("test_state", &Builder::test_state, "what"_a, "words"_a, "index"_a, "state"_a)
       .def("arrive_remote", &Builder::arrive_remote, "what"_a, "words"_a, "index"_a, "rank"_a)
       .def("rank", &Builder::rank, "what"_a, "block"_a)
       .def("cluster_mask", &Builder::cluster_mask, "what"_a, "mask"_a)

@@ -91,7 +91,7 @@ def multiplied_behind_copies():
             C = T.alloc_fragment((64, 64), "float32")
             T.clear(C)
             for k in T.Pipelined(5, num_stages=2):
-                T.copy(X[k, :, :], S)
+                T.copy(X[k, :, :], S, disable_tma=True)
                 T.gemm(S, S, C)
             T.copy(C, Y)
 

@@ -25,7 +25,8 @@ from tilelang.language import MODULES, surface
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # Modules that the language loads when one of their names is asked for.
 LATE = [importlib.import_module(f"tilelang.{name}") for name in (
-    "language.image", "language.sparse", "language.mma_hand", "language.wgmma_hand", "language.bulk",
+    "language.image", "language.sparse", "language.mma_hand", "language.wgmma_hand",
+    "language.wgmma_layouts", "language.bulk",
     "language.warp_schedule", "language.intrinsics", "language.tir", "compat.tvm.target")]  # fmt: skip
 MADE = "<!-- made by tools/make_docs.py: change the docstrings -->\n"
 

@@ -77,7 +77,10 @@ Y[tx] = S[63 - tx]"""
 
 # ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
 def _barrier(count: int, turn: str, wait: str = "mbarrier_test_wait", last: str = "") -> str:
-    """Three phases: in each every thread writes, arrives by `turn`, waits, reads what another wrote."""
+    """Three phases: in each every thread writes, arrives by `turn`, waits, reads what another wrote.
+
+    `wait` asks by the parity of the phase, or by the state s that the arrival gave."""
+    asked = "s" if wait.endswith("_state") else "k%2"
     turn = "\n".join(f"  {line}" for line in turn.split("\n"))
     return f"""
 M = shared u64[1]
@@ -88,7 +91,7 @@ if tx == 0:
 sync_threads()
 for k in serial(3):
 {turn}
-  while not {wait}(address_of(M[0]), k%2):
+  while not {wait}(address_of(M[0]), {asked}):
     pass
   Y[k*64 + tx] = S[k*64 + 63 - tx]
 {last}"""
@@ -111,11 +114,21 @@ BARRIERS = {
     "arrive_expect": (1, BULK.format(expect="mbarrier_arrive_expect_tx(address_of(M[0]), 256)")),
     "expect": (1, BULK.format(expect=EXPECT_LATER)),
 }
+STATES = {  # the same where the arrivals give states
+    "test": (64, WRITE + "s = mbarrier_arrive_state(address_of(M[0]))"),
+    "arrive": (64, WRITE + "s = mbarrier_arrive_state(address_of(M[0]))"),
+    "arrive_expect": (
+        64,
+        "s = mbarrier_arrive_expect_tx_state(address_of(M[0]), select(tx == 0, 256, 0))\n"
+        + BULK.replace("  {expect}\n", ""),
+    ),
+}
 
 
 def barrier(row: dict) -> Iterator[Trial]:
-    count, turn = BARRIERS.get(row["does"], BARRIERS["init"])
-    wait = row["name"] if row["does"] == "test" else "mbarrier_test_wait"
+    by_state = row["name"].endswith("_state")
+    count, turn = STATES[row["does"]] if by_state else BARRIERS.get(row["does"], BARRIERS["init"])
+    wait = row["name"] if row["does"] == "test" else "mbarrier_test_wait" + "_state" * by_state
     last = "sync_threads()\nif tx == 0:\n  mbarrier_inval(address_of(M[0]))" if row["does"] == "inval" else ""
     yield _trial(row, _barrier(count, turn, wait, last), 3, _turned)
 

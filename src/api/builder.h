@@ -137,6 +137,14 @@ class Builder {
   void cluster_barrier(const std::string& what, std::string_view row);
   void signal_barrier(const std::string& what, std::string_view row, const Buffer& words,
                       const std::vector<Value>& index, const std::optional<Value>& bytes);
+  // An arrival, with that row, that gives the state of its phase.
+  Expr arrive_for_state(const std::string& what, std::string_view row, const Buffer& words,
+                        const std::vector<Value>& index, const std::optional<Value>& bytes);
+  // Until the phase of that state has ended; whether it has.
+  void wait_for_state(const std::string& what, const Buffer& words, const std::vector<Value>& index,
+                      const Value& state);
+  Expr test_state(const std::string& what, const Buffer& words, const std::vector<Value>& index,
+                  const Value& state);
   // Until the phase of that parity has ended.
   void wait_barrier(const std::string& what, const Buffer& words, const std::vector<Value>& index,
                     const Value& parity);
@@ -230,6 +238,10 @@ class Builder {
   void refuse_barrier(const Buffer& buffer, std::string_view verb) const;
   Expr word_of(const std::string& what, const Buffer& words, const std::vector<Value>& index) const;
   Expr word_value(const std::string& what, const Value& value, int64_t most) const;
+  std::vector<Expr> signal_operands(const std::string& what, const Buffer& words,
+                                    const std::vector<Value>& index, const std::optional<Value>& bytes) const;
+  Expr has_ended(const std::string& what, const Buffer& words, const std::vector<Value>& index,
+                 const Value& state) const;
   std::vector<Stmt> begin_barriers(Span span);
   void check_rank(const std::string& what, const Expr& rank) const;
   void enclose_in_cluster(std::vector<Stmt>& stmts, size_t begin, Span span) const;

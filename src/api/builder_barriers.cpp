@@ -90,12 +90,49 @@ Expr Builder::word_value(const std::string& what, const Value& value, int64_t mo
   return cast(i32, e, here());
 }
 
+std::vector<Expr> Builder::signal_operands(const std::string& what, const Buffer& words,
+                                           const std::vector<Value>& index,
+                                           const std::optional<Value>& bytes) const {
+  std::vector<Expr> operands{word_of(what, words, index)};
+  if (bytes) operands.push_back(word_value(what + ": the number of bytes", *bytes, most_bytes));
+  return operands;
+}
+
 void Builder::signal_barrier(const std::string& what, std::string_view row, const Buffer& words,
                              const std::vector<Value>& index, const std::optional<Value>& bytes) {
   refuse_in_function();
-  std::vector<Expr> operands{word_of(what, words, index)};
-  if (bytes) operands.push_back(word_value(what + ": the number of bytes", *bytes, most_bytes));
-  instruct(row, operands);
+  instruct(row, signal_operands(what, words, index, bytes));
+}
+
+Expr Builder::arrive_for_state(const std::string& what, std::string_view row, const Buffer& words,
+                               const std::vector<Value>& index, const std::optional<Value>& bytes) {
+  refuse_in_function();
+  return let("state", tl::call(instruction(row), signal_operands(what, words, index, bytes), here()));
+}
+
+// Of the phase of that state.
+Expr Builder::has_ended(const std::string& what, const Buffer& words, const std::vector<Value>& index,
+                        const Value& state) const {
+  Expr word = word_of(what, words, index), given = strong(state, here());
+  if (given->dtype != u64 || is_const(given))
+    fail(here(),
+         "{}: the state of a phase is the uint64 that T.mbarrier_arrive_state gives, not {}; "
+         "T.mbarrier_wait_parity waits for a phase by its parity",
+         what, as_int(given) ? std::to_string(*as_int(given)) : to_string(given->dtype));
+  return tl::call(instruction("mbarrier_try_wait_state"), {word, given}, here());
+}
+
+void Builder::wait_for_state(const std::string& what, const Buffer& words, const std::vector<Value>& index,
+                             const Value& state) {
+  refuse_in_function();
+  Expr over = has_ended(what, words, index, state);
+  emit(while_loop(unary(UnaryOp::logical_not, over), block({}, here()), here()));
+}
+
+Expr Builder::test_state(const std::string& what, const Buffer& words, const std::vector<Value>& index,
+                         const Value& state) {
+  refuse_in_function();
+  return let("ended", has_ended(what, words, index, state));
 }
 
 void Builder::wait_barrier(const std::string& what, const Buffer& words, const std::vector<Value>& index,

@@ -212,7 +212,11 @@ Info Analysis::of(const Expr& e) {
              [&](const Call& n) {
                Gather g{{.hash = 101}};
                for (auto& a : n.args) g.take(of(a));
-               return of_call(n, g);
+               Info info = of_call(n, g);
+               bool moves =
+                   n.intrinsic->effect == Intrinsic::Effect::warp && n.intrinsic->name.starts_with("shfl");
+               if (moves) info.range = of(n.args[n.args.size() == 4]).range;  // some thread's value of it
+               return info;
              },
          });
   info.hash = mix(info.hash, type_hash(e));

@@ -138,12 +138,25 @@ constexpr AsmOperand asm_operands[] = {
     {'g', "void*", "\"l\"(__cvta_generic_to_global({}))"},
     {'m', "const tensor_map*", "\"l\"({})"},
     {'r', "u32", "\"r\"({})"},
+    {'q', "u64", "\"l\"({})"},
     {'n', "", "\"n\"({})"},
 };
 
+// What an asynchronous row gives, and the register from which its statement takes that.
+struct AsmResult {
+  std::string_view type, output, before, behind;
+};
+AsmResult asm_result(const AsyncInstr& row) {
+  if (row.gives_state()) return {"u64", "\"=l\"(out)", "{ .reg .b64 state; ", " mov.b64 %0, state; }"};
+  if (row.intrinsic.result == Intrinsic::Result::boolean)
+    return {"bool", "\"=r\"(out)", "{ .reg .pred p; ", " selp.u32 %0, 1, 0, p; }"};
+  return {"void", "", "", ""};
+}
+
 // One asm statement.  The tensor of a map, 't', is no operand of it.
 std::string async_function(const AsyncInstr& row) {
-  bool gives = row.intrinsic.result == Intrinsic::Result::boolean;
+  AsmResult result = asm_result(row);
+  bool gives = !result.output.empty();
   std::vector<std::string> params, constants, from, holes;
   for (size_t i = 0; i < row.operands.size(); i++) {
     holes.push_back(fmt::format("%{}", from.size() + gives));
@@ -165,12 +178,12 @@ std::string async_function(const AsyncInstr& row) {
     statement += hole ? holes[size_t(row.ptx[i + 1] - '0')] : std::string(1, row.ptx[i]);
     i += hole ? 2 : 0;
   }
-  if (gives) statement = "{ .reg .pred p; " + statement + " selp.u32 %0, 1, 0, p; }";
   std::string head = constants.empty() ? "" : fmt::format("template <{}> ", fmt::join(constants, ", "));
   return fmt::format(
-      "\n{}TL_DEVICE {} tl_{}({}) {{\n{}  asm volatile(\"{}\" : {} : {} : \"memory\");\n{}}}\n", head,
-      gives ? "bool" : "void", row.intrinsic.name, fmt::join(params, ", "), gives ? "  u32 out;\n" : "",
-      statement, gives ? "\"=r\"(out)" : "", fmt::join(from, ", "), gives ? "  return out;\n" : "");
+      "\n{}TL_DEVICE {} tl_{}({}) {{\n{}  asm volatile(\"{}{}{}\" : {} : {} : \"memory\");\n{}}}\n", head,
+      result.type, row.intrinsic.name, fmt::join(params, ", "),
+      gives ? fmt::format("  {} out;\n", row.gives_state() ? "u64" : "u32") : "", result.before, statement,
+      result.behind, result.output, fmt::join(from, ", "), gives ? "  return out;\n" : "");
 }
 
 std::string instruction(const Intrinsic& intrinsic, const Target& target,

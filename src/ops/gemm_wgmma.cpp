@@ -178,7 +178,8 @@ std::string why_unrounded(BufferId tile, const LayoutContext& ctx) {
     auto* t = s.as<Tile>();
     auto* value = s.as<Store>() ? s.as<Store>()->value.as<Cast>() : nullptr;
     bool casts = t && t->op->name == "copy" && ctx.function[region_of(*t, 0).buffer].dtype != tf32;
-    if (casts || (t && t->op->name == "fill") || (value && value->a->dtype != tf32)) return;
+    bool fills = t && (t->op->name == "fill" || t->op->name == "clear");
+    if (casts || fills || (value && value->a->dtype != tf32)) return;
     why = fmt::format(
         "{} gets elements of tf32 as they are (line {}), which wgmma would cut off instead of rounding: copy "
         "them from float32",

@@ -23,11 +23,16 @@
 #include <algorithm>
 
 #include "arith/prove.h"
+#include "base/product.h"
+#include "ops/mapping.h"
 #include "ops/tma_boxes.h"
 #include "pass/barrier_words.h"
 #include "pass/passes.h"
+#include "pass/resident_blocks.h"
 #include "pass/role_plan.h"
 #include "pass/slots.h"
+#include "pass/store_parts.h"
+#include "pass/tile_use.h"
 #include "pass/turns.h"
 #include "pass/warp_width.h"
 
@@ -47,6 +52,9 @@ struct DividedKernel {
   const RolePlan& plan;
   std::map<const RoleRing*, RingWords> words = {};
   std::map<const RoleLoop*, BufferId> counters = {};  // of turns that do not follow from the loops
+  std::vector<StoreParts> stores = {};                // fragments that leave by the accelerator
+  std::set<const StmtNode*> clearing = {};  // products that clear their sums in a loop's first turn,
+  std::set<const StmtNode*> dropped = {};   // and the statements that they replace
 
   Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const {
     return eval(call(*find_instr(name), std::move(args), span), span);
@@ -191,8 +199,31 @@ struct Computer : ScopedRewriter {
 
   using ScopedRewriter::operator();
   Stmt at(const Stmt& s) override {
-    const RoleLoop* loop = all.plan.find(s);
-    return loop ? turns(*loop) : children(s);
+    if (auto* n = s.as<Block>()) find_cleared(*n);
+    if (all.dropped.contains(s.get())) return block({}, s->span);
+    if (const RoleLoop* loop = all.plan.find(s)) return turns(*loop);
+    for (auto& store : all.stores)
+      if (store.copy.same(s)) return store_in_parts(all.f, all.k, all.target, store);
+    return children(s);
+  }
+  // Sums that are cleared in front of a loop whose first turn certainly comes: its first product may clear
+  // them, which costs nothing.
+  void find_cleared(const Block& b) {
+    for (size_t i = 0; i < b.stmts.size(); i++) {
+      auto* t = b.stmts[i].as<Tile>();
+      if (!t || t->op->name != "clear" || !is_whole(region_of(*t, 0), all.f)) continue;
+      BufferId sums = region_of(*t, 0).buffer;
+      size_t next = i + 1;
+      while (next < b.stmts.size() && !use_of(all.f, b.stmts[next], sums).touched) next++;
+      const RoleLoop* loop = next < b.stmts.size() ? all.plan.find(b.stmts[next]) : nullptr;
+      if (!loop || !can_prove(le(imm(1), cast(i64, loop->loop.as<For>()->extent)), facts)) continue;
+      for (auto& s : loop->body)
+        if (loop->in_flight.contains(s.get()) && region_of(*s.as<Tile>(), 2).buffer == sums &&
+            !s.as<Tile>()->attrs.find("clear_accum")) {
+          all.clearing.insert(s.get());
+          all.dropped.insert(t);
+        }
+    }
   }
   Stmt with_slot(const RoleLoop& loop, const Stmt& s, const Expr& turn) const {
     return with_slots(s, [&](BufferId b, size_t) -> Expr {
@@ -201,10 +232,11 @@ struct Computer : ScopedRewriter {
       return in_ring ? all.slot(loop, turn) : Expr();
     });
   }
-  static Stmt in_flight(const Stmt& s) {
+  static Stmt in_flight(const Stmt& s, const Expr& clears) {
     auto& t = *s.as<Tile>();
     Attrs attrs = t.attrs;
     attrs.entries["in_flight"] = int64_t(1);
+    if (clears) attrs.entries["clear_accum"] = clears;
     return tile(*t.op, t.operands, std::move(attrs), t.span, t.body);
   }
   Stmt wait_for_products(int64_t left, Span span) const {
@@ -221,7 +253,8 @@ struct Computer : ScopedRewriter {
       for (auto& ring : loop.rings)
         if (ring.first == i) in_turn.push_back(all.wait(all.words.at(&ring).full, loop, turn, false));
       Stmt made = with_slot(loop, s, turn);
-      in_turn.push_back(loop.in_flight.contains(s.get()) ? in_flight(made) : made);
+      Expr clears = all.clearing.contains(s.get()) ? eq(n.var, n.min) : Expr();
+      in_turn.push_back(loop.in_flight.contains(s.get()) ? in_flight(made, clears) : made);
       for (auto& ring : loop.rings)
         if (ring.last == i && !late)
           in_turn.push_back(
@@ -301,9 +334,25 @@ void report(DividedKernel& all) {
   }
 }
 
+// What leaves behind the loops leaves beside the loads of the next tile.
+void plan_stores(DividedKernel& all) {
+  int64_t left = all.plan.free_bytes;
+  std::vector<Stmt> copies;
+  visit(all.k.body, [&](const Tile& n) { copies.push_back(Stmt(&n)); });
+  for (auto& s : copies)
+    if (auto store = plan_parts(all.f, all.k, all.target, s, left)) {
+      const BufferInfo& stage = all.f[store->stage];
+      left -= product(tile_shape(stage)) * stage.dtype.bits / 8;
+      all.stores.push_back(*store);
+    }
+}
+
 void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) {
   DividedKernel all{.f = f, .k = k, .target = target, .plan = plan};
   std::vector<Stmt> out;
+  plan_stores(all);
+  walk_grid(f, k, target.multiprocessors.count * plan.blocks);
+  for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
   make_words(all, out);
   std::set<BufferId> tiles;
   for (auto& loop : plan.loops)
@@ -321,6 +370,9 @@ void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) 
   computing = rewrite(computing, [&](const Alloc& n, Rewriter&) -> Stmt {
     return tiles.contains(n.buffer) ? block({}, n.span) : Stmt(&n);
   });
+  if (!all.stores.empty())
+    computing =
+        block({computing, all.instruction("cp_async_bulk_wait_group_read", {imm(0, i32)}, span)}, span);
   auto with_registers = [&](const Stmt& part, std::string_view row, int64_t registers) {
     if (!registers) return part;
     return block({all.instruction(row, {imm(registers, i32)}, span), part}, span);

@@ -17,7 +17,8 @@ std::string why_by_threads(const Function& f, const Stmt& s, BufferId tile) {
                        to_string(type));
   }
   if (op == "copy" && t->attrs.find("engine")) return "other copies to it run ahead in a loop";
-  if (op == "copy" || op == "fill" || op == "tma_load" || op == "tma_store") return "";
+  for (auto known : {"copy", "fill", "clear", "tma_load", "tma_store"})
+    if (op == known) return "";
   return fmt::format("{} on line {} works on it element by element", t ? t->op->said() : "a loop",
                      s->span.line);
 }

@@ -29,7 +29,8 @@ Stmt with_earlier_rows(const Stmt& body, const Target& target) {
         const AsyncInstr* row = async_row_of(*n.intrinsic);
         if (!row || !target.lacks(*n.intrinsic)) return self.children(n);
         auto same = [&](const AsyncInstr& mine) {
-          return mine.does == row->does && mine.operands == row->operands && mine.bytes == row->bytes;
+          return mine.does == row->does && mine.operands == row->operands && mine.bytes == row->bytes &&
+                 mine.gives_state() == row->gives_state();
         };
         auto mine = std::ranges::find_if(target.async, same);
         if (mine == target.async.end()) return self.children(n);

@@ -82,13 +82,21 @@ std::optional<int64_t> few_turns(const For& loop) {
   return extent && *extent <= loop.attrs.get_int("turns") && is_int(loop.min, 0) ? extent : std::nullopt;
 }
 
+Varying varying_of(const Function& f, const Kernel& kernel, bool states_agree = false) {
+  Varying varying{.f = f, .states_agree = states_agree, .vars = {{kernel.thread.get(), "the thread index"}}};
+  varying.find(kernel.body);
+  return varying;
+}
+
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
   int warp;  // threads of one
   Barriers placed = {};
   std::set<BufferId> by_proxy = {};  // tiles, in whose memory the asynchronous proxy reads or writes
-  Varying varying = {.f = f};
+  Varying varying = varying_of(f, kernel);
+  // Where threads wait by states: what differs in the phases that they wait for.
+  Varying phases = waits_by_state(kernel.body) ? varying_of(f, kernel, true) : varying;
   BlockAccesses accesses = {f, kernel, warp};
   Team team = whole_block(kernel);  // whose statements are being walked
   PendingAccesses now = {};
@@ -209,7 +217,7 @@ struct Inserter {
 
   // Threads run it at different times, or it needs no barrier inside.
   void apart(const Stmt& s, const StatementAccesses& all) {
-    unit(s, all, varying.may_diverge(s) && !is_wait_of_all(s, varying));
+    unit(s, all, varying.may_diverge(s) && !is_wait_of_all(s, phases));
     if (!varying.returns(s).empty()) gone = s->span;
   }
 
@@ -324,8 +332,6 @@ struct Inserter {
   }
 
   Stmt run() {
-    varying.vars.emplace(kernel.thread.get(), "the thread index");
-    varying.find(kernel.body);
     accesses.find();
     by_proxy = tiles_by_proxy(f, kernel);
     walk(kernel.body);

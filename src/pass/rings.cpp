@@ -34,6 +34,13 @@ bool has_ring(const Stmt& body) {
   });
 }
 
+bool waits_by_state(const Stmt& body) {
+  return contains(body, [](const Call& c) {
+    const AsyncInstr* row = async_row_of(*c.intrinsic);
+    return row && row->takes_state();
+  });
+}
+
 bool is_wait_of_all(const Stmt& s, const Varying& varying) {
   auto* loop = s.as<While>();
   auto* ended = loop ? loop->cond.as<Unary>() : nullptr;

@@ -10,5 +10,7 @@ bool is_ring(std::span<const Stmt> groups);
 bool has_ring(const Stmt& body);
 // A wait for a phase: threads leave it at different times, but each when that phase has ended.
 bool is_wait_of_all(const Stmt& s, const Varying& varying);
+// Is there a wait for a phase by the state that an arrival gave?
+bool waits_by_state(const Stmt& body);
 
 }  // namespace tl

@@ -4,6 +4,7 @@
 
 #include "base/product.h"
 #include "ops/gemm.h"
+#include "ops/mapping.h"
 #include "ops/tma_boxes.h"
 #include "pass/box_uses.h"
 #include "pass/schedule.h"
@@ -13,6 +14,8 @@
 
 namespace tl {
 namespace {
+
+constexpr int64_t most_blocks = 2;  // of a multiprocessor
 
 bool is_gemm(const Stmt& s) { return s.as<Tile>() && s.as<Tile>()->op->name == "gemm"; }
 
@@ -168,12 +171,26 @@ struct RolePlanner {
     return writes;
   }
 
+  // Are there more turns than those of one run of the loop: for another tile of this block, or, as blocks
+  // walk through the grid, of another one?
+  bool is_repeated(const Stmt& loop) const {
+    bool nested = false;
+    walk(k.body, {.team = team}, [&](const Stmt& s, const WalkContext& at) {
+      if (s.same(loop)) nested = !at.loops.empty();
+      return true;
+    });
+    int64_t blocks = 1;
+    for (auto& e : k.grid) blocks *= as_int(e).value_or(most_blocks * target.multiprocessors.count + 1);
+    return nested || blocks > most_blocks * target.multiprocessors.count;
+  }
+
   std::string plan(const Stmt& s, RoleLoop& out) const {
     auto& loop = *s.as<For>();
     LoopPlanner planner{.f = f, .kernel = k, .target = target, .loop_stmt = s, .team = team};
     out.loop = s;
     out.slots = loop.attrs.get_int("num_stages");
-    if (auto extent = as_int(loop.extent)) out.slots = std::min(out.slots, *extent);
+    if (auto extent = as_int(loop.extent); extent && !is_repeated(s))
+      out.slots = std::min(out.slots, *extent);
     out.slots = std::min(out.slots, k.attrs.get_int("most_stages", out.slots));
     if (out.slots < 2) return "its tiles have one slot";
     if (planner.has_given_schedule()) return "the program gives its order and stages";
@@ -249,16 +266,24 @@ struct RolePlanner {
     return bytes / 4 / thread_count(k);
   }
   void share_registers(RolePlan& plan) const {
-    constexpr int64_t of_multiprocessor = 65536, least = 24, most = 240, unit = 8, spare = 40;
+    constexpr int64_t of_multiprocessor = 65536, least = 24, most = 240, unit = 8, spare = 32;
     auto share = [&](int64_t blocks) {
       int64_t all = of_multiprocessor / blocks;
       return std::min(most, (all - least * loading_threads) / plan.consumers / unit * unit);
     };
+    auto launched = [&](int64_t blocks) {
+      return of_multiprocessor / blocks / (plan.consumers + loading_threads) / unit * unit;
+    };
     int64_t given = k.attrs.get_int("min_blocks_per_sm");
-    bool fits = 2 * (shared_bytes(plan) + 2048) <= target.multiprocessors.shared_bytes &&
-                fragment_registers() + spare <= share(2);
-    plan.blocks = given ? given : fits ? 2 : 1;
-    int64_t at_launch = of_multiprocessor / plan.blocks / (plan.consumers + loading_threads) / unit * unit;
+    // An instruction's registers have to be there at the launch.
+    bool fits = most_blocks * (shared_bytes(plan) + 2048) <= target.multiprocessors.shared_bytes &&
+                fragment_registers() + spare <= launched(most_blocks);
+    plan.blocks = given ? given : fits ? most_blocks : 1;
+    constexpr int64_t between = 2048;  // bytes that barriers and the places of tiles may cost
+    plan.free_bytes =
+        std::min(target.shared_bytes, target.multiprocessors.shared_bytes / plan.blocks - 1024) -
+        shared_bytes(plan) - between;
+    int64_t at_launch = launched(plan.blocks);
     if (share(plan.blocks) <= at_launch || at_launch < least) return;
     plan.load_registers = least;
     plan.compute_registers = share(plan.blocks);

@@ -26,6 +26,7 @@ struct RolePlan {
   int64_t consumers = 0;                              // threads, from 0 on; those that load stand behind them
   int64_t blocks = 1;                                 // that a multiprocessor runs at once
   int64_t load_registers = 0, compute_registers = 0;  // of a thread; 0: as many as at the launch
+  int64_t free_bytes = 0;                             // of shared memory, that a block may still take
 
   const RoleLoop* find(const Stmt& loop) const;
   const RoleLoop* find(const StmtNode* loop) const;

@@ -33,7 +33,9 @@ bool note(Map& map, Key key, const std::string& why) {
   return is_new || is_worse;
 }
 
-std::string source_of(const Call& c) {
+}  // namespace
+
+std::string Varying::source_of(const Call& c) const {
   using Effect = Intrinsic::Effect;
   if (c.intrinsic == &thread_index) {
     auto dim = as_int(c.args[0]);
@@ -44,12 +46,12 @@ std::string source_of(const Call& c) {
     return "the thread's number in its block";
   if (c.intrinsic->effect == Effect::warp)
     return fmt::format("{}, whose value is that of a warp", c.intrinsic->name);
+  const AsyncInstr* row = states_agree ? async_row_of(*c.intrinsic) : nullptr;
+  if (row && row->gives_state()) return "";
   if (c.intrinsic->effect == Effect::memory && c.dtype != none_type)
     return fmt::format("what {} gives to each thread", c.intrinsic->name);
   return "";
 }
-
-}  // namespace
 
 std::string Varying::reason(const Expr& e) const {
   if (!e) return "";

@@ -9,6 +9,8 @@ namespace tl {
 
 struct Varying {
   const Function& f;
+  // Do the states that threads get from one arrival count as one, as they do for who waits by them?
+  bool states_agree = false;
   // Each with what makes it differ: "threadIdx.x".
   std::map<const ExprNode*, std::string> vars = {};
   std::map<BufferId, std::string> buffers = {};  // of registers
@@ -30,6 +32,7 @@ struct Varying {
  private:
   using Visitor = std::function<bool(const Stmt&, const std::string& control, const WalkContext&)>;
   void walk(const Stmt& body, const Visitor& f) const;
+  std::string source_of(const Call& c) const;
   std::string divides(const Stmt& s) const;
   void mark(const Stmt& s, const std::string& control, bool parallel);
   void add(BufferId b, const std::string& why);

@@ -58,6 +58,7 @@ struct MBarrier {
   int64_t bytes = 0;               // still to land; below 0: more have landed than were expected
   int64_t phase = 0;               // how many have ended
   int64_t number = 0;              // of its slot
+  int64_t life = 0;                // which of all initialisations made it, from 1
   uint32_t copies = 0;             // that ever signalled it
   int64_t initialiser = -1;        // the thread, until its fence
   int64_t seen = 0;                // phases that some thread has seen end
@@ -74,6 +75,7 @@ struct MBarrier {
     Warp* warp = nullptr;
     int64_t phase = 0;
     int32_t site = 0;
+    bool by_state = false;  // not by its parity
     std::vector<uint32_t> epochs = {};
   };
   std::map<int64_t, Seen> seen_by = {};  // by the warp's first thread
@@ -106,6 +108,7 @@ class Engine {
   void append_state(std::string& state) const;
 
   std::map<int64_t, MBarrier> barriers = {};  // by their offsets in shared memory
+  int64_t lives = 0;                          // how many have been initialised
 
  private:
   Block& block;

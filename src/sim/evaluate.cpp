@@ -268,6 +268,7 @@ Code ExprCompiler::operator()(const Expr& e) {
                    [&](const Call& n) -> Code {
                      if (n.intrinsic->atomic != Intrinsic::Atomic::none) return atomic_code(self, n, span);
                      if (is_foreign(*n.intrinsic)) return foreign_code(self, n, span);
+                     if (Code known = instruction ? instruction(n, span) : Code()) return known;
                      std::vector<Code> args;
                      for (auto& a : n.args) args.push_back(a->dtype.is_handle() ? Code() : self(a));
                      return call_code(n, std::move(args), span);

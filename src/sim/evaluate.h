@@ -90,6 +90,8 @@ struct ExprCompiler {
   std::set<size_t> reads_outside = {};  // slots of names whose values load from tensors
   std::set<size_t> misfits = {};        // of names whose values may hold a Misfit
   Span statement = {};                  // for an expression that has no place of its own
+  // What a call does that only its executor knows; null where it is no such call.
+  std::function<Code(const Call&, Span)> instruction = {};
 
   size_t slot_of(const Expr& var);  // the same for the same variable
   Code operator()(const Expr& e);

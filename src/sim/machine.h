@@ -311,7 +311,8 @@ struct Warp {
   int64_t awaited = -1;  // the mbarrier whose phase it has found under way, where, and by which lane
   int32_t awaits_at = 0;
   int awaiting = 0;
-  int64_t seen_version = -1;  // of memory, by a loop that waits; and how often it found it unchanged
+  bool awaits_by_state = false;  // not by its parity
+  int64_t seen_version = -1;     // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;
   std::vector<Jumping> jumping = {};

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "sim/async.h"
+#include "sim/phase_state.h"
 
 namespace tl::sim {
 namespace {
@@ -15,6 +16,13 @@ Clocks* clocks_of(const Execution& x) { return x.warp.block->watch ? &x.warp.blo
 
 std::string name_of_barrier(const Place& p, int64_t address) {
   return fmt::format("{}[{}]", p.name, (address - p.address) / p.type.bytes());
+}
+std::string name_of_barrier(const Code& code, int64_t address) {
+  for (auto& p : code.places)
+    if (int64_t end = p.address + p.elements * p.type.bytes();
+        p.scope == Scope::shared && address >= p.address && address < end)
+      return name_of_barrier(p, address);
+  return {};
 }
 int64_t address_of_barrier(const Execution& x, size_t arg, int lane) {
   return x.place(arg).address + x.value(arg, lane).i;
@@ -51,6 +59,29 @@ void touch_barrier(const Execution& x, const Block& of, size_t arg, int lane, To
   reach_in(x, of, arg, lane, x.value(arg, lane).i, bytes, bytes, touch);
 }
 
+// The phase that a state is of, from the barrier that gave it.
+int64_t phase_of_state(const Execution& x, const MBarrier& m, int lane, int64_t state) {
+  auto [life, phase] = PhaseState::of(state);
+  auto refuse = [&](std::string_view what, std::string_view cure) {
+    stop(Finding::Kind::barrier, x.site.span, "{}: {} asks for a phase of {} by {}; {}",
+         x.site.intrinsic->name, describe_thread(x.warp, lane),
+         name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), what, cure);
+  };
+  if (life != m.life) {
+    bool existed = life > 0 && life <= x.warp.block->engine->lives;
+    std::string what = existed ? "a state of a barrier that has been initialised again"
+                               : "a value that is the state of no phase";
+    for (auto& [address, other] : x.warp.block->engine->barriers)
+      if (other.life == life) what = fmt::format("a state of {}", name_of_barrier(*x.warp.code, address));
+    refuse(what, "it takes what an arrival at this barrier gave");
+  }
+  if (phase < m.phase - 1)
+    refuse(fmt::format("the state of phase {}, but phase {} is under way", phase, m.phase),
+           "a state serves for the phase under way and the one before it: let this thread wait, or arrive "
+           "again, before the next phase can end");
+  return phase;
+}
+
 // ── what threads do ───────────────────────────────────────────────────────────────────────────────────
 void init_barrier(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
@@ -69,6 +100,7 @@ void init_barrier(const Execution& x) {
     m = {.count = count,
          .pending = count,
          .number = number,
+         .life = ++x.warp.block->engine->lives,
          .copies = copies,
          .initialiser = x.warp.first + lane};
     x.warp.block->race_detector->memory_version++;
@@ -120,6 +152,7 @@ void arrive(const Execution& x) {
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
     check_room(x, m, lane);
     if (expects) expect_bytes(x, m, lane);
+    if (x.row<AsyncInstr>().gives_state()) x.give(lane, scalar(PhaseState{m.life, m.phase}.packed()));
     come(x, *x.warp.block, m, lane);
   });
 }
@@ -159,23 +192,31 @@ void note_seen(const Execution& x, MBarrier& m, int lane, const Clocks& clocks) 
   MBarrier::Seen& seen = m.seen_by[x.warp.first];
   if (!seen.warp || seen.phase != m.phase - 1 || seen.site != x.site.site) {
     seen.warp = &x.warp, seen.phase = m.phase - 1, seen.site = x.site.site;
+    seen.by_state = x.row<AsyncInstr>().takes_state();
     seen.epochs.assign(size_t(x.warp.lane_count()), 0);
   }
   seen.epochs[size_t(lane)] = clocks.now(x.warp.first + lane, x.site.site).epoch;
 }
 
-// Has the phase of that parity ended?  It is the one before the phase under way, or that.
+// The phase that a test asks for, by its state or its parity: the one before the phase under way, or that.
+int64_t asked_phase(const Execution& x, const MBarrier& m, int lane) {
+  int64_t given = x.value(1, lane).i;
+  if (x.row<AsyncInstr>().takes_state()) return phase_of_state(x, m, lane, given);
+  if (given != 0 && given != 1)
+    stop(Finding::Kind::fault, x.site.span,
+         "{}: the parity is {}, in {}; it must be 0 (even phases) or 1 (odd phases)", x.site.intrinsic->name,
+         given, describe_thread(x.warp, lane));
+  return m.phase - (m.phase % 2 != given);
+}
+
+// Has the phase ended?  The condition of a loop waits for that; anything else asks, and goes on.
 void test_phase(const Execution& x) {
   Warp& w = x.warp;
+  bool waits = w.code->sites[size_t(x.site.site)].stmt.as<While>();
   w.awaited = -1;
   for_lanes(x.lanes, [&](int lane) {
     MBarrier& m = barrier_at(x, *w.block, 0, lane);
-    int64_t parity = x.value(1, lane).i;
-    if (parity != 0 && parity != 1)
-      stop(Finding::Kind::fault, x.site.span,
-           "{}: the parity is {}, in {}; it must be 0 (even phases) or 1 (odd phases)",
-           x.site.intrinsic->name, parity, describe_thread(w, lane));
-    bool ended = m.phase % 2 != parity;
+    bool ended = asked_phase(x, m, lane) < m.phase;
     x.give(lane, scalar(int64_t(ended)));
     if (ended) {  // a wait reads once, however often it has to ask
       touch_barrier(x, *w.block, 0, lane, Touch::atomic_read);
@@ -186,8 +227,9 @@ void test_phase(const Execution& x) {
       }
       return;
     }
-    if (w.awaited >= 0) return;
+    if (w.awaited >= 0 || !waits) return;
     w.awaited = address_of_barrier(x, 0, lane);
+    w.awaits_by_state = x.row<AsyncInstr>().takes_state();
     w.awaits_at = x.site.site;
     w.awaiting = lane;
   });
@@ -227,19 +269,11 @@ MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch) {
 
 namespace {
 
-std::string name_of_barrier(const Code& code, int64_t address) {
-  for (auto& p : code.places)
-    if (int64_t end = p.address + p.elements * p.type.bytes();
-        p.scope == Scope::shared && address >= p.address && address < end)
-      return name_of_barrier(p, address);
-  return {};
-}
-
 // "waits for phase 1 of M[0] (parity 1)"
 std::string awaited_by(const Warp& w) {
   int64_t phase = w.block->engine->barriers.at(w.awaited).phase;
-  return fmt::format("waits for phase {} of {} (parity {})", phase, name_of_barrier(*w.code, w.awaited),
-                     phase % 2);
+  return fmt::format("waits for phase {} of {} ({})", phase, name_of_barrier(*w.code, w.awaited),
+                     w.awaits_by_state ? "by its state" : fmt::format("parity {}", phase % 2));
 }
 
 std::string missing_in(const MBarrier& m) {
@@ -274,12 +308,18 @@ void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m) {
     }
     if (tells) continue;
     Finding f{.kind = Finding::Kind::barrier};
+    std::string_view cure =
+        "let each warp that waits for a barrier's phases arrive in each of them, or tell those that do";
+    std::string then = seen.by_state
+                           ? fmt::format("the state that it waits by serves no more; {}", cure)
+                           : fmt::format(
+                                 "this wait is for phase {}, of the same parity, maybe for ever; {} "
+                                 "(or was parity {} meant?)",
+                                 m.phase + 1, cure, m.phase % 2);
     f.text = fmt::format(
         "{} waits here for the phase before phase {} of {}, and nothing makes phase {} wait for that: if it "
-        "ends first, this wait is for phase {}, of the same parity, maybe for ever; let each warp that waits "
-        "for a barrier's phases arrive in each of them, or tell those that do (or was parity {} meant?)",
-        describe_thread(*seen.warp, 0), m.phase, name_of_barrier(block.code, barrier), m.phase, m.phase + 1,
-        m.phase % 2);
+        "ends first, {}",
+        describe_thread(*seen.warp, 0), m.phase, name_of_barrier(block.code, barrier), m.phase, then);
     if (!m.came.empty()) f.other_thread = m.came[0].first;
     block.race_detector->report(*seen.warp, 0, std::move(f), seen.site,
                                 m.came.empty() ? -1 : m.came[0].second);
@@ -297,7 +337,7 @@ Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
   std::string came = m.came.empty() ? "no thread has arrived" : arrivals(code, m) + " came";
   Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
   f.thread = w.first + w.awaiting;
-  std::string meant = m.came.empty() && m.phase > 0
+  std::string meant = m.came.empty() && m.phase > 0 && !w.awaits_by_state
                           ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2)
                           : "";
   f.text = fmt::format("{} {}, and no other thread can go on; {}; {}{}", describe_thread(w, w.awaiting),

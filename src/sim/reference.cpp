@@ -151,6 +151,7 @@ struct Machine {
                .write = [this](const Region& r, const Array& a) { regions.write(r, a); },
                .value = [this](const Expr& e) { return host.value(e); },
                .apply = [this](const IndexMap& m, const std::vector<Array>& a) { return apply(m, a); }};
+    compile.instruction = [this](const Call& c, Span span) { return barriers.instruction(c, team, span); };
   }
   Machine(const Machine&) = delete;
 
@@ -345,7 +346,6 @@ struct Machine {
     }
     if (auto* c = n.value.as<Call>(); c && c->intrinsic == &sync_threads)
       return [](Frame&) {};  // in order anyway
-    if (Step of_barrier = barriers.instruction(Stmt(&n), team, compile.statement)) return of_barrier;
     return [value = compile(n.value)](Frame& x) {
       x.misfit.reset();
       value(x);

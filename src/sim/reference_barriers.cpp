@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "sim/phase_state.h"
 #include "target/effects.h"
 
 namespace tl {
@@ -12,6 +13,7 @@ namespace {
 
 using AsyncKind = AsyncInstr::AsyncKind;
 constexpr int64_t word_bytes = 8;
+constexpr int64_t most_questions = 1 << 20;  // in vain: more is a loop that never ends
 
 std::string name_of_team(const Team& t) {
   if (t.count == 1) return fmt::format("thread {}", t.first);
@@ -72,10 +74,16 @@ bool is_for_reference(const Intrinsic& intrinsic) {
 }
 
 bool waits_for_phase(const Stmt& s) {
-  return contains(s, [](const While& n) { return test_of(n) != nullptr; });
+  return contains(s, [](const Call& c) {
+    const AsyncInstr* row = async_row_of(*c.intrinsic);
+    return row && row->does == AsyncKind::test;
+  });
 }
 
+int64_t ReferenceBarriers::Word::state() const { return PhaseState{life, phase}.packed(); }
+
 void ReferenceBarriers::Word::end_phase() {
+  asked = 0;
   if (pending != 0 || bytes != 0) return;
   phase++;
   pending = count;
@@ -105,79 +113,133 @@ ReferenceBarriers::Word& ReferenceBarriers::word_at(const Place& p, Frame& x) {
   return it->second;
 }
 
-void ReferenceBarriers::arrive(const Place& p, Frame& x, int64_t times) {
+Scalar ReferenceBarriers::arrive(const Place& p, Frame& x, int64_t times) {
   Word& w = word_at(p, x);
+  int64_t state = w.state();
   for (int64_t i = 0; i < times; i++) {
     if (w.pending == 0)
       fail(p.span,
            "more than {} arrivals at {} in phase {}, which still expects {} bytes, in {}: count more "
            "arrivals, or wait for the phase first",
            w.count, p.said(x), w.phase, w.bytes, x.where);
+    state = w.state();
     w.pending--;
     w.end_phase();
   }
+  return scalar(state);
 }
 
-ReferenceBarriers::Step ReferenceBarriers::instruction(const Stmt& s, const Team& team, Span span) {
-  auto* e = s.as<Eval>();
-  auto* c = e ? e->value.as<Call>() : nullptr;
-  const AsyncInstr* row = c ? async_row_of(*c->intrinsic) : nullptr;
-  if (row && only_orders(row->does)) return [](Frame&) {};
+Code ReferenceBarriers::instruction(const Call& c, const Team& team, Span span) {
+  const AsyncInstr* row = async_row_of(*c.intrinsic);
+  if (row && only_orders(row->does)) return [](Frame&) { return Scalar(); };
   if (!row || !is_of_barrier(*row)) return nullptr;
-  Place p = place_at(c->args[0], span);
-  Code value = c->args.size() > 1 ? host.compile(c->args[1]) : Code();
+  if (row->does == AsyncKind::test) return [this, t = test(c, team, span)](Frame& x) { return ask(t, x); };
+  Place p = place_at(c.args[0], span);
+  Code value = c.args.size() > 1 ? host.compile(c.args[1]) : Code();
   int64_t times = team.count;
   switch (row->does) {
     case AsyncKind::init:
       return [=, this](Frame& x) {
         int64_t count = value(x).i;
         if (count < 1) fail(p.span, "{}: a phase needs at least one arrival, not {}", p.said(x), count);
-        words[x.buffers[p.buffer].data + p.offset(x) * word_bytes] = {.count = count, .pending = count};
+        words[x.buffers[p.buffer].data + p.offset(x) * word_bytes] = {
+            .count = count, .pending = count, .life = ++lives};
+        return Scalar();
       };
     case AsyncKind::inval:
-      return [=, this](Frame& x) { words.erase(x.buffers[p.buffer].data + p.offset(x) * word_bytes); };
+      return [=, this](Frame& x) {
+        words.erase(x.buffers[p.buffer].data + p.offset(x) * word_bytes);
+        return Scalar();
+      };
     case AsyncKind::arrive:
     case AsyncKind::signal_counted:
-      return [=, this](Frame& x) { arrive(p, x, times); };
+      return [=, this](Frame& x) { return arrive(p, x, times); };
     case AsyncKind::expect:
-      return [=, this](Frame& x) { word_at(p, x).bytes += times * value(x).i; };
     case AsyncKind::arrive_expect:
-      return [=, this](Frame& x) {
+      return [=, this, arrives = row->does == AsyncKind::arrive_expect](Frame& x) {
         word_at(p, x).bytes += times * value(x).i;
-        arrive(p, x, times);
+        return arrives ? arrive(p, x, times) : Scalar();
       };
     case AsyncKind::signal:
-      return [=, this](Frame& x) { word_at(p, x); };  // adds an arrival for each that it counts
+      return [=, this](Frame& x) {
+        word_at(p, x);  // adds an arrival for each that it counts
+        return Scalar();
+      };
     default:
       return nullptr;
   }
 }
 
-void ReferenceBarriers::wait_for(const Place& p, Frame& x, int64_t parity, const std::string& who) {
-  if (parity != 0 && parity != 1)
-    fail(p.span, "the parity of a phase of {} is {}, in {}: it is 0 (even phases) or 1 (odd phases)",
-         p.said(x), parity, x.where);
-  Word& w = word_at(p, x);
-  auto ended = [&] { return w.phase % 2 != parity; };
+ReferenceBarriers::Test ReferenceBarriers::test(const Call& c, const Team& team, Span span) {
+  return {place_at(c.args[0], span), host.compile(c.args[1]), async_row_of(*c.intrinsic)->takes_state(),
+          name_of_team(team)};
+}
+
+void ReferenceBarriers::check_state(const Test& t, const Word& w, int64_t state, Frame& x) {
+  auto refuse = [&](std::string_view what, std::string_view cure) {
+    fail(t.place.span, "{} is asked for a phase by {}, in {}; {}", t.place.said(x), what, x.where, cure);
+  };
+  auto [life, phase] = PhaseState::of(state);
+  if (life != w.life)
+    refuse(life > 0 && life <= lives ? "a state of another barrier" : "a value that is the state of no phase",
+           "it takes what an arrival at this barrier gave");
+  if (phase < w.phase - 1)
+    refuse(fmt::format("the state of phase {}, but phase {} is under way", phase, w.phase),
+           "a state serves for the phase under way and the one before it");
+}
+
+std::function<bool()> ReferenceBarriers::question(const Test& t, Frame& x) {
+  int64_t given = t.given(x).i;
+  Word& w = word_at(t.place, x);
+  if (t.by_state) {
+    check_state(t, w, given, x);
+    return [&w, given] { return w.state() != given; };
+  }
+  if (given != 0 && given != 1)
+    fail(t.place.span, "the parity of a phase of {} is {}, in {}: it is 0 (even phases) or 1 (odd phases)",
+         t.place.said(x), given, x.where);
+  return [&w, given] { return w.phase % 2 != given; };
+}
+
+// "the threads [0, 128) wait for phase 1 of full[0] (parity 1)"
+std::string ReferenceBarriers::asks(const Test& t, const Word& w, std::string_view verb, Frame& x) const {
+  return fmt::format("{} {} for phase {} of {} ({})", t.who, verb, w.phase, t.place.said(x),
+                     t.by_state ? "by its state" : fmt::format("parity {}", w.phase % 2));
+}
+
+void ReferenceBarriers::wait_for(const Test& t, Frame& x) {
+  auto ended = question(t, x);
+  if (ended()) return;
+  Word& w = word_at(t.place, x);
   size_t me = turns ? turns->current() : 0;
-  std::string what = fmt::format("{} wait for phase {} of {} (parity {})", who, w.phase, p.said(x), parity);
-  waiting[me] = {what, &w, p.span};
-  bool goes_on = turns ? turns->wait(ended) : ended();
+  std::string what = asks(t, w, "wait", x);
+  waiting[me] = {what, &w, t.place.span};
+  bool goes_on = turns && turns->wait(ended);
   waiting.erase(me);
   if (goes_on) return;
-  bool fresh = w.pending == w.count && w.bytes == 0 && w.phase > 0;
+  bool fresh = w.pending == w.count && w.bytes == 0 && w.phase > 0 && !t.by_state;
   std::string text = fmt::format("{} in {}, and nothing else can go on; {}", what, x.where, w.missing());
-  if (fresh) text += fmt::format("; the phase before has ended: was parity {} meant?", 1 - parity);
+  if (fresh) text += fmt::format("; the phase before has ended: was parity {} meant?", 1 - w.phase % 2);
   for (auto& [team, other] : waiting)
     text += fmt::format("; on line {} {}, {}", other.span.line, other.what, other.word->missing());
-  fail(p.span, "{}", text);
+  fail(t.place.span, "{}", text);
+}
+
+// Without waiting: the others go on first, so that what they do is seen at some time.
+Scalar ReferenceBarriers::ask(const Test& t, Frame& x) {
+  auto ended = question(t, x);
+  if (ended() || (turns && turns->wait(ended))) return scalar(int64_t(1));
+  Word& w = word_at(t.place, x);
+  if (++w.asked > most_questions)
+    fail(t.place.span, "{} again and again in {}, and nothing else can go on; {}", asks(t, w, "ask", x),
+         x.where, w.missing());
+  return scalar(int64_t(0));
 }
 
 ReferenceBarriers::Step ReferenceBarriers::wait(const While& loop, const Team& team, Span span) {
-  const Call* test = test_of(loop);
-  if (!test) return nullptr;
-  return [this, p = place_at(test->args[0], span), parity = host.compile(test->args[1]),
-          who = name_of_team(team)](Frame& x) { wait_for(p, x, parity(x).i, who); };
+  const Call* asked = test_of(loop);
+  if (!asked) return nullptr;
+  return [this, t = test(*asked, team, span)](Frame& x) { wait_for(t, x); };
 }
 
 ReferenceBarriers::Step ReferenceBarriers::beside(std::vector<Step> teams) {

@@ -145,6 +145,8 @@ std::vector<Expr> place_of(const Effect& e) {
 Effects effects_of(const Stmt& s) {
   Collector c;
   dispatch(s, [&](const auto& n) { c.statement(n); });
+  // A loop asks for a phase until it has ended; what asks once goes on before that.
+  if (!s.as<While>()) std::erase_if(c.found.completes, [](auto& x) { return x.token == Token::phase; });
   return std::move(c.found);
 }
 

@@ -119,7 +119,7 @@ struct AsyncInstr {
     arrive,          // at a barrier
     expect,          // so many more bytes in this phase
     arrive_expect,   // both
-    test,            // whether the phase of that parity has ended
+    test,            // whether the phase of that parity, or of that state, has ended
     bulk_load,       // (to, from, bytes, barrier), by the asynchronous proxy
     bulk_store,      // (to, from, bytes), by the same
     tensor_load,     // (to, map, tensor, coordinates…, barrier), by the same
@@ -153,11 +153,12 @@ struct AsyncInstr {
   int since = 80;  // the first chip that has it
   ExecutionScope scope = ExecutionScope::thread;
   int bytes = 0;  // that a call copies, or accesses; 0: an argument says it
-  // s an address of shared memory, g of global memory, v of the thread's registers, r 32 bits, n a constant,
-  // m a tensor map, t the tensor of it, which is for the compiler alone
+  // s an address of shared memory, g of global memory, v of the thread's registers, r 32 bits, q the state of
+  // a phase, n a constant, m a tensor map, t the tensor of it, which is for the compiler alone
   std::string_view operands;
   std::string_view types = {};  // of the elements that a reduction combines: "f16 f32"
-  std::string_view ptx;         // {0}, {1}, …: the operands; one that gives a value sets the predicate p
+  std::string_view ptx;  // {0}, {1}, …: the operands; one that gives a bool sets the predicate p, one that
+                         // gives the state of a phase the register state
 
   bool begins() const {  // something that goes on behind the call
     return does == AsyncKind::copy || does == AsyncKind::bulk_load || does == AsyncKind::bulk_store ||
@@ -165,6 +166,9 @@ struct AsyncInstr {
            does == AsyncKind::tensor_multicast || does == AsyncKind::tensor_reduce ||
            does == AsyncKind::bulk_push;
   }
+  // An arrival that gives the state of its phase; a test of a phase by such a state.
+  bool gives_state() const { return intrinsic.result == Intrinsic::Result::u64; }
+  bool takes_state() const { return operands.ends_with('q'); }
   // Whether it reaches other blocks of the cluster, so that they must be there.
   bool leaves_block() const { return scope == ExecutionScope::cluster; }
   bool closes_group() const {

@@ -5,7 +5,8 @@
 // follows that wait. It writes through the generic proxy, as threads do.
 //
 // mbarrier: a word of shared memory that counts arrivals, and from sm_90 on bytes.  A phase ends when all
-// have arrived; a wait names the phase by its parity, and phase 0 is the first.
+// have arrived; a wait names the phase by its parity, and phase 0 is the first, or by the state that an
+// arrival in it gave: a value of 64 bits that means nothing else.
 //
 // Bulk copies (sm_90) are started by one thread for many bytes and go through the asynchronous proxy, which
 // sees what threads have written only after their fences. Loads count their bytes at an mbarrier, stores
@@ -78,6 +79,14 @@ AsyncInstr cluster_row(std::string_view name, AsyncKind does, Token token, Proxy
                        std::string_view access, std::string_view operands, std::string_view ptx) {
   AsyncInstr row = async_row(90, name, does, token, proxy, bytes, access, operands, ptx);
   row.scope = ExecutionScope::cluster;
+  return row;
+}
+
+// An arrival that gives the state of its phase.
+AsyncInstr state_row(int since, std::string_view name, AsyncKind does, std::string_view access,
+                     std::string_view operands, std::string_view ptx) {
+  AsyncInstr row = async_row(since, name, does, phase, generic, 8, access, operands, ptx);
+  row.intrinsic.result = Result::u64;
   return row;
 }
 
@@ -168,6 +177,10 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
                 "{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [{0}]; }"),
       async_row(80, "mbarrier_test_wait",              AsyncKind::test,           phase,  generic, 8,   "r-",   "sr",
                 "mbarrier.test_wait.parity.shared::cta.b64 p, [{0}], {1};"),
+      state_row(80, "mbarrier_arrive_state",           AsyncKind::arrive, "x", "s",
+                "mbarrier.arrive.shared::cta.b64 state, [{0}];"),
+      async_row(80, "mbarrier_test_wait_state",        AsyncKind::test,           phase,  generic, 8,   "r-",   "sq",
+                "mbarrier.test_wait.shared::cta.b64 p, [{0}], {1};"),
       async_row(80, "cp_async_mbarrier_arrive",        AsyncKind::signal,         phase,  generic, 8,   "x",    "s",
                 "cp.async.mbarrier.arrive.shared::cta.b64 [{0}];"),
       async_row(80, "cp_async_mbarrier_arrive_noinc",  AsyncKind::signal_counted, phase,  generic, 8,   "x",    "s",
@@ -178,6 +191,10 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
                 "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{0}], {1};"),
       async_row(90, "mbarrier_try_wait",               AsyncKind::test,           phase,  generic, 8,   "r-",   "sr",
                 "mbarrier.try_wait.parity.shared::cta.b64 p, [{0}], {1};"),
+      state_row(90, "mbarrier_arrive_expect_tx_state", AsyncKind::arrive_expect, "x-", "sr",
+                "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 state, [{0}], {1};"),
+      async_row(90, "mbarrier_try_wait_state",         AsyncKind::test,           phase,  generic, 8,   "r-",   "sq",
+                "mbarrier.try_wait.shared::cta.b64 p, [{0}], {1};"),
       async_row(90, "fence_mbarrier_init",             AsyncKind::fence_init,     none,   generic, 0,   "",     "",
                 "fence.mbarrier_init.release.cluster;"),
       async_row(90, "fence_proxy_async",               AsyncKind::fence,          none,   generic, 0,   "",     "",

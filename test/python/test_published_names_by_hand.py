@@ -27,10 +27,8 @@ from tilelang.rocm.intrinsics.mfma_layout import (
 )
 
 TMA = "tensor memory accelerator"
-WGMMA = "wgmma"
 LATER = [
     ("T.tma_load(A, A)", TMA), ("T.create_tma_descriptor(A)", TMA),
-    ("T.compute_gmma_descriptor(A, A, False)", WGMMA),
 ]  # fmt: skip
 
 

@@ -73,7 +73,7 @@ WRONG = {
     "parts of an array of each thread": (DIVIDED + "for i in T.Parallel(128):\n    A[i] = l[i]", 7,
                                          "each of which keeps l"),
     "an element of such an array": (DIVIDED + "A[0] = l[5]", 6, "each of which keeps l"),
-    "a cluster": ("sched = T.PersistentTileScheduler(4, 4, cluster_size=2)", 1, "which T.Kernel(…, cluster_"),
+    "a cluster": ("sched = T.PersistentTileScheduler(4, 4, cluster_size=2)", 1, "form clusters of 1, as T.K"),
 }  # fmt: skip
 
 

@@ -269,3 +269,64 @@ def test_a_program_with_threads_of_its_own():
             T.copy(c, C)
 
     assert "the program names threads" in why_not(tilelang.compile(main, target=SIM))
+
+
+def test_blocks_walk_through_a_large_grid():
+    """More tiles than blocks that run at once: loads and stores go on from one tile to the next."""
+    M, N, K = 64 * 17, 64 * 16 + 8, 72
+    a, b, c = numbers(M, K), numbers(N, K, seed=1), poisoned(M, N)
+    kernel = run(gemm(M, N, K, stages=2), a, b, c, seeds=range(2))
+    assert np.array_equal(c, a.astype(float) @ b.T.astype(float))
+    assert "walk through the grid" in kernel.report.text and "tma_store" in kernel.report.text
+
+
+def test_a_grid_that_only_the_call_knows():
+    M = T.dynamic("M")
+
+    @T.prim_func
+    def main(A: T.Tensor((M, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((M, 64), "float16")):
+        with T.Kernel(T.ceildiv(M, 64), threads=128) as i:
+            a, b = T.alloc_shared((64, 32), "float16"), T.alloc_shared((64, 32), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[i * 64, k * 32], a)
+                T.copy(B[0, k * 32], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C[i * 64, 0])
+
+    for rows in (0, 1, 64, 300, 64 * 270):
+        a, b, c = numbers(rows, 64), numbers(64, 64, seed=1), poisoned(rows, 64, dtype=np.float16)
+        run(main, a, b, c, seeds=range(1))
+        assert np.array_equal(c, (a.astype(float) @ b.T.astype(float)).astype(np.float16))
+
+
+def test_sums_that_are_looked_at_before_they_leave():
+    """An epilogue of the threads' own, and sums that leave for two tensors."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        B: T.Tensor((64, 256), "float16"),
+        C: T.Tensor((64, 64), "float16"),
+        D: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[0, k * 64], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, D)
+            for i, j in T.Parallel(64, 64):
+                c[i, j] = T.max(c[i, j], 0)
+            T.copy(c, C)
+
+    a, b = numbers(64, 256), numbers(64, 256, seed=1)
+    c, d = poisoned(64, 64, dtype=np.float16), poisoned(64, 64)
+    kernel = run(main, a, b, c, d)
+    exact = a.astype(float) @ b.T.astype(float)
+    assert np.array_equal(d, exact) and np.array_equal(c, np.maximum(exact, 0).astype(np.float16))
+    assert kernel.report.text.count("tma_store(") == 2

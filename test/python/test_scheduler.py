@@ -87,6 +87,54 @@ def test_tiles_of_a_gemm(target, size):
         assert np.linalg.norm(c - want) < 1e-5 * np.linalg.norm(want)
 
 
+@pytest.mark.parametrize("m,n,clusters,together,swizzle", [(4, 3, 2, 2, 1), (5, 4, 3, 2, 2), (8, 3, 2, 4, 8)])
+def test_blocks_of_a_cluster_work_side_by_side(m, n, clusters, together, swizzle):
+    """In one column, on rows that follow each other, in as many turns; the last ones may be outside."""
+    turns = -(-m // together) * n
+
+    @T.prim_func
+    def kernel(at: T.Tensor((clusters * together, turns, 2), "int32"), C: T.Tensor((m, n), "int32")):
+        with T.Kernel(clusters * together, threads=32, cluster_dims=together) as block:
+            sched = T.PersistentTileScheduler(m, n, swizzle_size=swizzle, cluster_size=together)
+            sched.init(block)
+            while sched.valid():
+                T.cluster_sync()
+                if T.get_thread_binding() == 0:
+                    at[block, sched.current_iter, 0] = sched.m_idx
+                    at[block, sched.current_iter, 1] = sched.n_idx
+                    C[sched.m_idx, sched.n_idx] = 1
+                sched.next_tile()
+
+    at, c = np.full((clusters * together, turns, 2), -1, np.int32), np.zeros((m, n), np.int32)
+    tilelang.compile(kernel, target="sim:sm_90").simulate(at, c, schedules=2)
+    assert c.all()
+    at = at.reshape(clusters, together, turns, 2)
+    seen = []
+    for cluster in range(clusters):
+        units = list(range(cluster, turns, clusters))
+        for rank in range(together):
+            rows, columns = at[cluster, rank, : len(units)].T
+            assert (at[cluster, rank, len(units) :] == -1).all()
+            want = [expected(u, -(-m // together), n, swizzle) for u in units]
+            assert list(zip(rows // together, columns, strict=True)) == want
+            assert (rows % together == rank).all()
+            seen += list(zip(rows.tolist(), columns.tolist(), strict=True))
+    assert len(set(seen)) == len(seen) == turns * together
+
+
+def test_clusters_and_numbers_that_do_not_fit():
+    for size, workers, text in (
+        (4, None, "cluster_size is 4, but the blocks of this kernel form clusters of 2, as T.Kernel"),
+        (2, 3, "num_workers is 3, but they come in clusters of 2"),
+    ):
+        with pytest.raises(tilelang.CompileError, match=text):
+
+            @T.prim_func
+            def kernel(A: T.Tensor((8,), "int32")):
+                with T.Kernel(4, threads=32, cluster_dims=2):
+                    T.PersistentTileScheduler(4, 2, num_workers=workers, cluster_size=size)  # noqa: B023
+
+
 def test_without_state_and_with_the_name_first(target):
     @T.prim_func
     def kernel(out: T.Tensor((6, 4), "int32")):

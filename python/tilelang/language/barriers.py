@@ -2,15 +2,15 @@
 
 A barrier counts arrivals, and from sm_90 on bytes as well. When all are in that it was made for, and all
 bytes have landed that were expected, its phase ends and the next one begins. Phases are numbered from 0; a
-wait names one by its parity. Each barrier of a kernel is initialised where the kernel begins, before any
-thread uses it. A statement is executed by every thread that comes to it: in `with T.ws(1):` a
-T.barrier_arrive is 128 arrivals, after `if tx == 0:` it is one."""
+wait names one by its parity, or by the state that an arrival in it gave. Each barrier of a kernel is
+initialised where the kernel begins, before any thread uses it. A statement is executed by every thread that
+comes to it: in `with T.ws(1):` a T.barrier_arrive is 128 arrivals, after `if tx == 0:` it is one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .._core import Buffer
+from .._core import Buffer, Expr
 from ..front.trace import fail, in_kernel
 from ..front.values import Element, as_value, constant
 from .launch import integers
@@ -113,6 +113,48 @@ def barrier_wait(mbarrier: Any, parity: Any) -> None:
     _wait("T.barrier_wait", _word(mbarrier, "T.barrier_wait"), parity)
 
 
+def mbarrier_arrive_state(mbarrier: Any, tx: Any = None, cta_id: Any = None) -> Expr:
+    """Arrive as T.mbarrier_arrive does, and get the state of the phase in which this thread has arrived: by
+    it T.mbarrier_wait_state waits for the end of that phase, and nobody needs to count parities.
+
+        state = T.mbarrier_arrive_state(b)
+        …                                   # what needs nothing of the others
+        T.mbarrier_wait_state(b, state)
+
+    The state is a uint64 of each thread's own, and no number to compute with. It serves at the barrier that
+    gave it, until the phase behind its own has ended; later, or at another barrier, what a wait by it does is
+    undefined, and the simulator reports it.
+    tx: so many bytes are still to be copied in this phase, as T.mbarrier_arrive_expect_tx says; sm_90 and
+    later.  cta_id: None, as an arrival at another block's barrier gives no state."""
+    what = "T.mbarrier_arrive_state"
+    if cta_id is not None:
+        raise fail(
+            f"{what}: an arrival at the barrier of another block (cta_id={cta_id}) gives no state: arrive "
+            "there by T.mbarrier_arrive(b, cta_id=…), and wait for a barrier of this block"
+        )
+    word = _word(mbarrier, what)
+    amount = None if tx is None else _value(tx, f"{what}: the number of bytes")
+    row = "mbarrier_arrive_state" if tx is None else "mbarrier_arrive_expect_tx_state"
+    return in_kernel(what).builder.arrive_for_state(what, row, *word, amount)
+
+
+def mbarrier_wait_state(mbarrier: Any, state: Any) -> None:
+    """Wait until the phase has ended in which T.mbarrier_arrive_state gave that state."""
+    what = "T.mbarrier_wait_state"
+    word = _word(mbarrier, what)
+    in_kernel(what).builder.wait_for_state(what, *word, _value(state, f"{what}: the state of a phase"))
+
+
+def mbarrier_test_state(mbarrier: Any, state: Any) -> Expr:
+    """Whether the phase has ended in which T.mbarrier_arrive_state gave that state; it does not wait.
+
+    Each thread gets its own answer. One that gets True knows what all have done who arrived in that phase,
+    and may read what has landed in it, as behind T.mbarrier_wait_state."""
+    what = "T.mbarrier_test_state"
+    word = _word(mbarrier, what)
+    return in_kernel(what).builder.test_state(what, *word, _value(state, f"{what}: the state of a phase"))
+
+
 def mbarrier_expect_tx(mbarrier: Any, tx: Any) -> None:
     """The phase under way ends only when so many bytes more have been copied; T.tma_copy says that itself.
 
@@ -185,7 +227,8 @@ def ptx_fence_barrier_init() -> None:
 
 
 __all__ = ["alloc_barrier", "barrier_arrive", "barrier_wait", "cp_async_barrier_noinc", "create_barriers",
-           "fence_proxy_async", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_expect_tx",
-           "mbarrier_wait_parity", "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx",
+           "fence_proxy_async", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_arrive_state",
+           "mbarrier_expect_tx", "mbarrier_test_state", "mbarrier_wait_parity", "mbarrier_wait_state",
+           "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx",
            "ptx_cp_async_barrier", "ptx_fence_barrier_init", "ptx_init_barrier_thread_count",
            "ptx_wait_barrier"]  # fmt: skip

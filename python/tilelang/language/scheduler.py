@@ -4,6 +4,7 @@ another."""
 from __future__ import annotations
 
 import operator
+from math import prod
 from typing import Any
 
 from .._core import Buffer
@@ -11,7 +12,6 @@ from ..front.dtypes import as_dtype
 from ..front.errors import UnknownName, caller_place, compile_error
 from ..front.trace import fail, in_kernel
 from ..front.values import DEVICE, PYTHON, Element, as_value, binary, constant
-from .launch import no_cluster
 
 _WHAT = "T.PersistentTileScheduler"
 
@@ -20,6 +20,16 @@ def _op(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, DEVICE) or isinstance(b, DEVICE):
         return binary(op, a, b)
     return {"min": min, "max": max, **PYTHON}[op](a, b)
+
+
+def _blocks_together(cluster_size: Any, dims: list[int]) -> int:
+    together, given = prod(dims), 1 if cluster_size is None else constant(as_value(cluster_size))
+    if given.__class__ is not int or given not in (1, together):
+        raise fail(
+            f"{_WHAT}: cluster_size is {cluster_size}, but the blocks of this kernel form clusters of "
+            f"{together}, as T.Kernel(…, cluster_dims=…) says: give the same number, or 1"
+        )
+    return given
 
 
 class PersistentTileScheduler:
@@ -36,7 +46,11 @@ class PersistentTileScheduler:
     out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group, so
     that blocks that run together share data in the L2 cache; 1 walks m first.  stateful: whether it has
     variables; without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
-    cluster_size: blocks of a cluster, which is 1 in this version."""
+    cluster_size: blocks of a cluster of the kernel (cluster_dims), which then work on as many tiles of one
+    column n at the same time: block_id // cluster_size is the number of the cluster, and the block of rank r
+    has row r of them. All of them go on equally long; where m_blocks is no multiple of it, m_idx of the last
+    tiles of a column is m_blocks or more, outside of the tensors, where reads give 0 and nothing is written.
+    num_workers is a multiple of it."""
 
     def __init__(
         self,
@@ -50,7 +64,7 @@ class PersistentTileScheduler:
         cluster_size: Any = None,
     ) -> None:
         trace = in_kernel(_WHAT)
-        no_cluster(_WHAT, cluster_size, "cluster_size")
+        self._together = _blocks_together(cluster_size, trace.kernel.cluster)
         hint = trace.take_hint(name)
         arrays = isinstance(m_blocks, str)  # an older form: name first, variables read as sched.m_idx[0]
         if arrays:
@@ -74,6 +88,11 @@ class PersistentTileScheduler:
             for extent in trace.kernel.grid:
                 num_workers = _op("mul", num_workers, extent)
         self._workers = self._settled(num_workers)
+        if self._workers.__class__ is int and self._workers % self._together:
+            raise fail(
+                f"{_WHAT}: num_workers is {self._workers}, but they come in clusters of {self._together} "
+                "(cluster_size): make it a multiple of that"
+            )
         self._variables: dict[str, Buffer] = {}
         for part in ("tile", "m_idx", "n_idx", "current_iter") if stateful else ():
             made = trace.builder.alloc(
@@ -120,7 +139,14 @@ class PersistentTileScheduler:
 
     def valid(self) -> Any:
         """Whether there is a tile; after the last one m_idx and n_idx mean nothing."""
-        return binary("lt", self._read("tile", "valid"), _op("mul", self._rows, self._columns))
+        tiles = _op("mul", _op("mul", self._row_groups(), self._together), self._columns)
+        return binary("lt", self._read("tile", "valid"), tiles)
+
+    def _row_groups(self) -> Any:
+        """How many clusters a column of tiles is for."""
+        if self._together == 1:
+            return self._rows
+        return _op("floordiv", _op("add", self._rows, self._together - 1), self._together)
 
     @property
     def m_idx(self) -> Any:
@@ -149,17 +175,22 @@ class PersistentTileScheduler:
 
     def coord(self, tile_id: Any) -> tuple[Any, Any]:
         """(m, n) of the tile of that number."""
-        let = self._trace.builder.let
+        let, together = self._trace.builder.let, self._together
         tile = as_value(tile_id)
+        if together > 1:
+            rank, tile = let("rank", _op("floormod", tile, together)), _op("floordiv", tile, together)
         # Extents of a call may be 0: then there is no tile, and whatever comes out of this is not used.
-        area = _op("max", _op("mul", self._rows, self._group), 1)
+        area = _op("max", _op("mul", self._row_groups(), self._group), 1)
         first = let("first", _op("mul", _op("floordiv", tile, area), self._group))
         within = let("within", _op("floormod", tile, area))
         width = self._group
         if self._group > 1 and not (self._columns.__class__ is int and self._columns % self._group == 0):
             width = let("width", _op("max", _op("min", _op("sub", self._columns, first), self._group), 1))
         column = _op("add", first, _op("floormod", within, width))
-        return let("m", _op("floordiv", within, width)), let("n", column)
+        row = _op("floordiv", within, width)
+        if together > 1:
+            row = _op("add", _op("mul", row, together), rank)
+        return let("m", row), let("n", column)
 
     # ── its variables ─────────────────────────────────────────────────────────────────────────────────
     def _variable(self, part: str, wanted: str) -> Buffer:

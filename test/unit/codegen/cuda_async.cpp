@@ -34,6 +34,7 @@ Function each_row(const Target& target) {
                      : barrier     ? m.address(b, imm(0))
                      : kind == 's' ? m.address(s, m.k.thread * 4)
                      : kind == 'n' ? imm(int64_t(i) + 1, i32)
+                     : kind == 'q' ? cast(u64, m.k.thread)
                                    : cast(u32, m.k.thread));
     }
     Expr e = call(row.intrinsic, args);
