@@ -102,12 +102,18 @@ Info of_ramp(const Ramp& n, const Info& base, const Info& stride) {
   return g.info;
 }
 
-Info of_call(const Call& n, Gather g) {
+// What a shuffle takes from some thread; null for other calls.
+Expr moved(const Call& n) {
+  bool moves = n.intrinsic->effect == Intrinsic::Effect::warp && n.intrinsic->name.starts_with("shfl");
+  return moves ? n.args[n.args.size() == 4] : Expr();
+}
+
+Info of_call(const Call& n, Gather g, Interval range) {
   auto effect = n.intrinsic->effect;
   using Effect = Intrinsic::Effect;
   g.info.impure |= effect != Effect::pure && effect != Effect::thread;
   g.info.loads |= g.info.impure;
-  g.info.range = type_range(n.dtype);
+  g.info.range = range;
   if (n.intrinsic == &thread_index) g.info.range = {0, INT64_MAX};
   auto is = [&](const Intrinsic& c) { return n.intrinsic == &c; };
   if (!is(thread_index) && !is(block_uniform) && !is(even_lanes) && !is(odd_lanes)) g.info.data = true;
@@ -212,11 +218,7 @@ Info Analysis::of(const Expr& e) {
              [&](const Call& n) {
                Gather g{{.hash = 101}};
                for (auto& a : n.args) g.take(of(a));
-               Info info = of_call(n, g);
-               bool moves =
-                   n.intrinsic->effect == Intrinsic::Effect::warp && n.intrinsic->name.starts_with("shfl");
-               if (moves) info.range = of(n.args[n.args.size() == 4]).range;  // some thread's value of it
-               return info;
+               return of_call(n, g, moved(n) ? of(moved(n)).range : type_range(n.dtype));
              },
          });
   info.hash = mix(info.hash, type_hash(e));

@@ -19,6 +19,75 @@ constexpr int64_t most_blocks = 2;  // of a multiprocessor
 
 bool is_gemm(const Stmt& s) { return s.as<Tile>() && s.as<Tile>()->op->name == "gemm"; }
 
+// Of a block, with all slots.
+int64_t shared_bytes(const Function& f, const RolePlan& plan) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < f.buffers.size(); i++) {
+    BufferId b{int(i)};
+    const BufferInfo& info = f[b];
+    if (info.scope != Scope::shared || f.storage(b) != b) continue;
+    int64_t slots = 1;
+    for (auto& loop : plan.loops)
+      for (auto& ring : loop.rings)
+        if (std::ranges::count(ring.tiles, b)) slots = loop.slots;
+    bytes += product(tile_shape(info)) * info.dtype.bits / 8 * slots;
+  }
+  return bytes;
+}
+int64_t fragment_registers(const Function& f, const Kernel& k) {
+  int64_t bytes = 0;
+  for (auto& info : f.buffers)
+    if (info.scope == Scope::fragment) bytes += product(tile_shape(info)) * info.dtype.bits / 8;
+  return bytes / 4 / thread_count(k);
+}
+// How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory.
+void share_chip(const Function& f, const Kernel& k, const Target& target, RolePlan& plan) {
+  constexpr int64_t of_multiprocessor = 65536, least = 24, most = 240, unit = 8, spare = 32;
+  auto share = [&](int64_t blocks) {
+    int64_t all = of_multiprocessor / blocks;
+    return std::min(most, (all - least * loading_threads) / plan.consumers / unit * unit);
+  };
+  auto launched = [&](int64_t blocks) {
+    return of_multiprocessor / blocks / (plan.consumers + loading_threads) / unit * unit;
+  };
+  int64_t given = k.attrs.get_int("min_blocks_per_sm");
+  // An instruction's registers have to be there at the launch.
+  bool fits = most_blocks * (shared_bytes(f, plan) + 2048) <= target.multiprocessors.shared_bytes &&
+              fragment_registers(f, k) + spare <= launched(most_blocks);
+  plan.blocks = given ? given : fits ? most_blocks : 1;
+  constexpr int64_t between = 2048;  // bytes that barriers and the places of tiles may cost
+  plan.free_bytes = std::min(target.shared_bytes, target.multiprocessors.shared_bytes / plan.blocks - 1024) -
+                    shared_bytes(f, plan) - between;
+  int64_t at_launch = launched(plan.blocks);
+  if (share(plan.blocks) <= at_launch || at_launch < least) return;
+  plan.load_registers = least;
+  plan.compute_registers = share(plan.blocks);
+}
+
+// What keeps all of it in one role; "": nothing does.
+std::string why_one_role(const Kernel& k, const Target& target) {
+  if (k.attrs.find("own_barriers")) return "the program places its barriers itself";
+  if (k.attrs.find("alignment")) return "addresses are not known to be multiples of 16 bytes";
+  if (product(k.cluster) > 1) return "its blocks run in clusters";
+  if (k.threads.size() > 1 && thread_count(k) != k.threads[0]) return "its threads have several dimensions";
+  if (thread_count(k) % 128) return fmt::format("its {} threads are no whole warpgroups", thread_count(k));
+  if (thread_count(k) + loading_threads > target.max_block[0]) return "no thread is left for a role";
+  if (has_jumps(k.body)) return "its loops or threads end early";
+  std::string why;
+  visit(
+      k.body,
+      [&](const Group& n) { why = fmt::format("the program has teams of its own (line {})", n.span.line); },
+      [&](const Call& n) {
+        const AsyncInstr* row = async_row_of(*n.intrinsic);
+        bool meets = n.intrinsic->effect == Intrinsic::Effect::barrier ||
+                     n.intrinsic->effect == Intrinsic::Effect::partial_barrier;
+        if (row || meets) why = fmt::format("the program calls {} itself", n.intrinsic->name);
+      });
+  if (contains(k.body, [&](const Var& v) { return k.thread && &v == k.thread.get(); }))
+    why = "the program names threads";
+  return why;
+}
+
 struct RolePlanner {
   Function& f;
   const Kernel& k;
@@ -220,75 +289,6 @@ struct RolePlanner {
     return "";
   }
 
-  // ── the kernel ──────────────────────────────────────────────────────────────────────────────────────
-  // What keeps all of it in one role; "": nothing does.
-  std::string why_one_role() const {
-    if (k.attrs.find("own_barriers")) return "the program places its barriers itself";
-    if (k.attrs.find("alignment")) return "addresses are not known to be multiples of 16 bytes";
-    if (product(k.cluster) > 1) return "its blocks run in clusters";
-    if (k.threads.size() > 1 && thread_count(k) != k.threads[0]) return "its threads have several dimensions";
-    if (thread_count(k) % 128) return fmt::format("its {} threads are no whole warpgroups", thread_count(k));
-    if (thread_count(k) + loading_threads > target.max_block[0]) return "no thread is left for a role";
-    if (has_jumps(k.body)) return "its loops or threads end early";
-    std::string why;
-    visit(
-        k.body,
-        [&](const Group& n) { why = fmt::format("the program has teams of its own (line {})", n.span.line); },
-        [&](const Call& n) {
-          const AsyncInstr* row = async_row_of(*n.intrinsic);
-          bool meets = n.intrinsic->effect == Intrinsic::Effect::barrier ||
-                       n.intrinsic->effect == Intrinsic::Effect::partial_barrier;
-          if (row || meets) why = fmt::format("the program calls {} itself", n.intrinsic->name);
-        });
-    if (contains(k.body, [&](const Var& v) { return k.thread && &v == k.thread.get(); }))
-      why = "the program names threads";
-    return why;
-  }
-
-  int64_t shared_bytes(const RolePlan& plan) const {
-    int64_t bytes = 0;
-    for (size_t i = 0; i < f.buffers.size(); i++) {
-      BufferId b{int(i)};
-      const BufferInfo& info = f[b];
-      if (info.scope != Scope::shared || f.storage(b) != b) continue;
-      int64_t slots = 1;
-      for (auto& loop : plan.loops)
-        for (auto& ring : loop.rings)
-          if (std::ranges::count(ring.tiles, b)) slots = loop.slots;
-      bytes += product(tile_shape(info)) * info.dtype.bits / 8 * slots;
-    }
-    return bytes;
-  }
-  int64_t fragment_registers() const {
-    int64_t bytes = 0;
-    for (auto& info : f.buffers)
-      if (info.scope == Scope::fragment) bytes += product(tile_shape(info)) * info.dtype.bits / 8;
-    return bytes / 4 / thread_count(k);
-  }
-  void share_registers(RolePlan& plan) const {
-    constexpr int64_t of_multiprocessor = 65536, least = 24, most = 240, unit = 8, spare = 32;
-    auto share = [&](int64_t blocks) {
-      int64_t all = of_multiprocessor / blocks;
-      return std::min(most, (all - least * loading_threads) / plan.consumers / unit * unit);
-    };
-    auto launched = [&](int64_t blocks) {
-      return of_multiprocessor / blocks / (plan.consumers + loading_threads) / unit * unit;
-    };
-    int64_t given = k.attrs.get_int("min_blocks_per_sm");
-    // An instruction's registers have to be there at the launch.
-    bool fits = most_blocks * (shared_bytes(plan) + 2048) <= target.multiprocessors.shared_bytes &&
-                fragment_registers() + spare <= launched(most_blocks);
-    plan.blocks = given ? given : fits ? most_blocks : 1;
-    constexpr int64_t between = 2048;  // bytes that barriers and the places of tiles may cost
-    plan.free_bytes =
-        std::min(target.shared_bytes, target.multiprocessors.shared_bytes / plan.blocks - 1024) -
-        shared_bytes(plan) - between;
-    int64_t at_launch = launched(plan.blocks);
-    if (share(plan.blocks) <= at_launch || at_launch < least) return;
-    plan.load_registers = least;
-    plan.compute_registers = share(plan.blocks);
-  }
-
   RolePlan run() {
     RolePlan out{.consumers = thread_count(k)};
     visit_effects(k.body, [&](const Stmt&, const Effect& e) {
@@ -301,7 +301,7 @@ struct RolePlanner {
         loops.push_back(Stmt(&n));
     });
     if (loops.empty()) return out;
-    std::string why = why_one_role();
+    std::string why = why_one_role(k, target);
     for (auto& s : loops) {
       RoleLoop loop;
       std::string not_this = why.empty() ? plan(s, loop) : why;
@@ -311,7 +311,7 @@ struct RolePlanner {
         f.notes.push_back({"assign_roles", "loop " + s.as<For>()->var.as<Var>()->hint,
                            "no warps of its own load its tiles: " + not_this, s->span, true});
     }
-    if (!out.loops.empty()) share_registers(out);
+    if (!out.loops.empty()) share_chip(f, k, target, out);
     return out;
   }
 };

@@ -284,7 +284,9 @@ def test_a_grid_that_only_the_call_knows():
     M = T.dynamic("M")
 
     @T.prim_func
-    def main(A: T.Tensor((M, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((M, 64), "float16")):
+    def main(
+        A: T.Tensor((M, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((M, 64), "float16")
+    ):
         with T.Kernel(T.ceildiv(M, 64), threads=128) as i:
             a, b = T.alloc_shared((64, 32), "float16"), T.alloc_shared((64, 32), "float16")
             c = T.alloc_fragment((64, 64), "float32")
