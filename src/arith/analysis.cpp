@@ -105,7 +105,7 @@ Info of_ramp(const Ramp& n, const Info& base, const Info& stride) {
 // What a shuffle takes from some thread; null for other calls.
 Expr moved(const Call& n) {
   bool moves = n.intrinsic->effect == Intrinsic::Effect::warp && n.intrinsic->name.starts_with("shfl");
-  return moves ? n.args[n.args.size() == 4] : Expr();
+  return moves ? n.args[0] : Expr();
 }
 
 Info of_call(const Call& n, Gather g, Interval range) {
