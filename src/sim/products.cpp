@@ -55,10 +55,16 @@ void wait_products(const Execution& x) {
 }
 
 // ── registers of warpgroups ───────────────────────────────────────────────────────────────────────────
-constexpr int64_t all_registers = 64 << 10, unit_of_registers = 8;  // of a block; a thread has a multiple
+constexpr int64_t unit_of_registers = 8;  // a thread has a multiple
+
+int64_t registers_of_block(const Code& code) {
+  constexpr int64_t of_multiprocessor = 64 << 10;
+  return of_multiprocessor / code.least_blocks;
+}
 
 int64_t at_launch(const Code& code) {
-  return std::min<int64_t>(255, all_registers / code.thread_count() / unit_of_registers * unit_of_registers);
+  return std::min<int64_t>(
+      255, registers_of_block(code) / code.thread_count() / unit_of_registers * unit_of_registers);
 }
 
 template <bool more>
@@ -348,13 +354,13 @@ void check_registers(RaceDetector& detector, std::vector<Warp>& warps) {
     sum += mine * warp_threads;
     if (w.products && w.products->registers > at_launch(*w.code)) last = &w;
   }
-  if (sum <= all_registers || !last) return;
+  if (warps.empty() || !last || sum <= registers_of_block(*last->code)) return;
   detector.report(
       *last, 0,
       {.kind = Finding::Kind::deadlock,
        .text = fmt::format("the block's warps take {} registers in all (T.set_max_nreg), but there are {}: "
                            "the last one waits for ever; give more back in other warpgroups",
-                           sum, all_registers)},
+                           sum, registers_of_block(*last->code))},
       last->products->steps.front().site);
 }
 

@@ -1,6 +1,6 @@
 """The kernels that are mutated: small, of dynamic sizes, so that one program meets every trip count and every
 ragged edge; each with 1, 2 and 4 warps.  What is in them: tile_kernels.py, thread_kernels.py, pipelines.py,
-pipelined_kernels.py; and, of three warpgroups, warpgroup_kernels.py.
+pipelined_kernels.py; and, of warpgroups with parts of their own, warpgroup_kernels.py.
 """
 
 from __future__ import annotations
@@ -67,7 +67,12 @@ def _families() -> list[Family]:
                            "hand_attention": warpgroups.attention(False),
                            "hand_causal": warpgroups.attention(True)}.items()
     ]  # fmt: skip
-    return [Family(name, *part) for name, part in parts.items()] + staged + ahead + by_hand
+    divided = [
+        Family(name, *part, chip="sim:sm_90a", operators=OF_WARPGROUPS, warps=(warps,), schedules=3)
+        for name, part, warps in (("divided_gemm", warpgroups.divided(True), 8),
+                                  ("boxes_gemm", warpgroups.divided(False), 4))
+    ]  # fmt: skip
+    return [Family(name, *part) for name, part in parts.items()] + staged + ahead + by_hand + divided
 
 
 FAMILIES = _families()

@@ -1,5 +1,6 @@
-"""The mutated kernels whose warpgroups have their parts by hand: the two examples, with few and small tiles.
-They have 384 threads, and one size each: a block with several tiles, of more steps than a ring has slots.
+"""The mutated kernels whose warpgroups have parts of their own: by hand the two examples, with few and small
+tiles, and a plain program that the compiler divides.  They have one size each: a block with several tiles, of
+more steps than a ring has slots.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import tilelang
+import tilelang.language as T
 from tile_kernels import nan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -37,6 +39,41 @@ def gemm(transpose_B):
     def exact(a, b, c):
         b = b.astype(np.float64)
         return {2: a.astype(np.float64) @ (b.T if transpose_B else b)}
+
+    return make, (0,), inputs, exact
+
+
+def divided(by_roles):
+    """A plain program: one block, two tiles of C of three steps each, in a ring of two slots.  Or its loads and
+    products wait at once."""
+    M, N, K, part = 128, 64, 72, 32
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float16")
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, part), "float16"), T.alloc_shared((N, part), "float16")
+            c = T.alloc_fragment((64, N), "float32")
+            for t in T.serial(2):
+                T.clear(c)
+                for k in T.Pipelined(T.ceildiv(K, part), num_stages=2 if by_roles else 1):
+                    T.copy(A[t * 64, k * part], a)
+                    T.copy(B[0, k * part], b)
+                    T.gemm(a, b, c, transpose_B=True)
+                T.copy(c, C[t * 64, 0])
+
+    def make(threads):
+        text = machine_text(main)
+        assert ("wgmma_wait_group(1" in text) == by_roles and "bulk_tensor_2d_load" in text
+        return text
+
+    def inputs(rng, size):
+        a, b = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
+        return [a, b, nan(M, N, dtype=np.float16)]
+
+    def exact(a, b, c):
+        return {2: a.astype(np.float64) @ b.astype(np.float64).T}
 
     return make, (0,), inputs, exact
 
