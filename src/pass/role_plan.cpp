@@ -40,6 +40,25 @@ int64_t fragment_registers(const Function& f, const Kernel& k) {
     if (info.scope == Scope::fragment) bytes += product(tile_shape(info)) * info.dtype.bits / 8;
   return bytes / 4 / thread_count(k);
 }
+// What fits besides, to store sums from: two parts of 64 bytes a row.
+int64_t store_bytes(const Function& f) {
+  int64_t rows = 0;
+  for (auto& info : f.buffers)
+    if (info.scope == Scope::fragment && info.shape.size() == 2) rows = std::max(rows, tile_shape(info)[0]);
+  return 2 * rows * 64;
+}
+// A product in flight holds a slot, and what lands late is waited for: slots beyond the program's wish cost
+// nothing but memory, which nobody else wants.
+void add_slots(const Function& f, RolePlan& plan, int64_t bytes) {
+  for (auto& loop : plan.loops)
+    for (int64_t slots : {8, 4}) {  // quick to divide by
+      int64_t asked = loop.slots;
+      if (slots <= asked || slots > loop.most_slots) continue;
+      loop.slots = slots;
+      if (shared_bytes(f, plan) + store_bytes(f) <= bytes) break;
+      loop.slots = asked;
+    }
+}
 // How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory.
 void share_chip(const Function& f, const Kernel& k, const Target& target, RolePlan& plan) {
   constexpr int64_t of_multiprocessor = 65536, least = 24, most = 240, unit = 8, spare = 32;
@@ -56,8 +75,10 @@ void share_chip(const Function& f, const Kernel& k, const Target& target, RolePl
               fragment_registers(f, k) + spare <= launched(most_blocks);
   plan.blocks = given ? given : fits ? most_blocks : 1;
   constexpr int64_t between = 2048;  // bytes that barriers and the places of tiles may cost
-  plan.free_bytes = std::min(target.shared_bytes, target.multiprocessors.shared_bytes / plan.blocks - 1024) -
-                    shared_bytes(f, plan) - between;
+  int64_t bytes =
+      std::min(target.shared_bytes, target.multiprocessors.shared_bytes / plan.blocks - 1024) - between;
+  add_slots(f, plan, bytes);
+  plan.free_bytes = bytes - shared_bytes(f, plan);
   int64_t at_launch = launched(plan.blocks);
   if (share(plan.blocks) <= at_launch || at_launch < least) return;
   plan.load_registers = least;
@@ -258,9 +279,9 @@ struct RolePlanner {
     LoopPlanner planner{.f = f, .kernel = k, .target = target, .loop_stmt = s, .team = team};
     out.loop = s;
     out.slots = loop.attrs.get_int("num_stages");
-    if (auto extent = as_int(loop.extent); extent && !is_repeated(s))
-      out.slots = std::min(out.slots, *extent);
-    out.slots = std::min(out.slots, k.attrs.get_int("most_stages", out.slots));
+    out.most_slots = as_int(loop.extent) && !is_repeated(s) ? *as_int(loop.extent) : INT64_MAX;
+    if (k.attrs.find("most_stages")) out.most_slots = k.attrs.get_int("most_stages");
+    out.slots = std::min(out.slots, out.most_slots);
     if (out.slots < 2) return "its tiles have one slot";
     if (planner.has_given_schedule()) return "the program gives its order and stages";
     planner.read_body();

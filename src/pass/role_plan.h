@@ -15,7 +15,7 @@ struct RoleRing {
 };
 struct RoleLoop {
   Stmt loop;
-  int64_t slots = 0;
+  int64_t slots = 0, most_slots = 0;
   std::vector<Stmt> body = {};  // its statements without the copies
   std::vector<RoleRing> rings = {};
   // Products that stay in flight until those of the next turn have begun: all of the body, or none.

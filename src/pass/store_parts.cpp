@@ -8,6 +8,7 @@
 #include "ops/regions.h"
 #include "ops/tma_boxes.h"
 #include "target/effects.h"
+#include "target/hopper.h"
 
 namespace tl {
 namespace {
@@ -47,7 +48,9 @@ std::optional<StoreParts> plan_parts(Function& f, const Kernel& k, const Target&
     return std::nullopt;
   if (sums.shape.size() != 2 || accesses_of(f, k, to.buffer) > 1 || may_alias(k, to.buffer))
     return std::nullopt;
+  // Each warpgroup has rows of its own, so that it has a share of each part.
   std::vector<int64_t> shape = region_shape(from);
+  if (shape[0] % (WarpgroupInstr::m * (thread_count(k) / WarpgroupInstr::threads))) return std::nullopt;
   Moving moves = moving(*t, f, to);
   if (moves.size() != 2 || moves.back().first + 1 != to.ranges.size()) return std::nullopt;
   for (int64_t row_bytes : {128, 64}) {

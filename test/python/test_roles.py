@@ -332,3 +332,19 @@ def test_sums_that_are_looked_at_before_they_leave():
     exact = a.astype(float) @ b.T.astype(float)
     assert np.array_equal(d, exact) and np.array_equal(c, np.maximum(exact, 0).astype(np.float16))
     assert kernel.report.text.count("tma_store(") == 2
+
+
+def test_published_switches():
+    off = {"tl.disable_warp_specialized": True}
+    plain = tilelang.compile(gemm(64, 64, 256), target=SIM, pass_configs=off)
+    assert "compute" not in plain.report.text and "cp_async" in text_of(plain)
+    off = {tilelang.PassConfigKey.TL_DISABLE_TMA_LOWER: True}
+    assert "bulk_tensor" not in text_of(
+        tilelang.compile(gemm(64, 64, 256, stages=1), target=SIM, pass_configs=off)
+    )
+    off = {"tl.disable_warp_specialized": False}
+    assert "compute" in tilelang.compile(gemm(64, 64, 256), target=SIM, pass_configs=off).report.text
+
+
+def text_of(kernel):
+    return kernel._kernel.machine_text

@@ -42,6 +42,8 @@ _OPTIONS = {  # key -> the options of _core.compile that a value means; pass_pro
     "tl.enable_fast_math": lambda value: {"fast_math": bool(value)},
     "tl.disable_fast_math": lambda value: {"fast_math": not value},
     "tl.disable_thread_storage_sync": lambda value: {"own_barriers": bool(value)},
+    "tl.disable_warp_specialized": lambda value: {"skip": ["assign_roles"] if value else []},
+    "tl.disable_tma_lower": lambda value: {"skip": ["assign_roles", "move_boxes"] if value else []},
     "tl.ptxas_register_usage_level": lambda value: {"flags": _register_usage(value)},
     "tl.enable_ptxas_verbose_output": lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
     "tl.device_compile_flags": lambda value: {"flags": flags_of(value)},
@@ -112,7 +114,7 @@ def options_of(
         options["edit_text"] = _editor(target_text(target))
     if env.is_dump_ir_enabled():
         options["dump_dir"] = env.get_dump_ir_dir()
-    flags = flags_of(compile_flags)
+    flags, skip = flags_of(compile_flags), []
     configs = normalize_pass_configs(
         {k: v for scope in (*pass_config_scopes, pass_configs or {}) for k, v in scope.items()}
     )
@@ -123,9 +125,12 @@ def options_of(
             continue
         wanted = means(value)
         flags += wanted.pop("flags", [])
+        skip += wanted.pop("skip", [])
         options.update(wanted)
     if flags:
         options["flags"] = flags
+    if skip:
+        options["skip"] = skip
     folder = debug_root_path or ("dump_dir" in options and configs.get("tl.dump_ir_path"))
     if folder:
         options["dump_dir"] = str(folder)
