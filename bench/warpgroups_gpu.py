@@ -46,7 +46,7 @@ def gemm(size: int, groups: list[int]) -> None:
         exact = a[:128].double() @ right.double()
         for name, example, options in [
             *((f"groups of {group}", gemm_warpgroups, {"group": group}) for group in groups),
-            ("two teams", gemm_warpgroups, {"group": groups[0], "one_team": False}),
+            ("one team", gemm_warpgroups, {"group": groups[0], "one_team": True}),
             *((f"clusters, {group}", gemm_cluster, {"group": group // 2}) for group in groups),
         ]:
             program = example.gemm.get_tir(size, size, size, transpose_B, **options)
