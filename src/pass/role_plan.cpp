@@ -40,6 +40,14 @@ int64_t fragment_registers(const Function& f, const Kernel& k) {
     if (info.scope == Scope::fragment) bytes += product(tile_shape(info)) * info.dtype.bits / 8;
   return bytes / 4 / thread_count(k);
 }
+// Registers that one instruction sums in, at most.
+int64_t sums_of_product(const RolePlan& plan) {
+  int64_t columns = 0;
+  for (auto& loop : plan.loops)
+    for (auto* s : loop.in_flight)
+      columns = std::max(columns, region_shape(region_of(*static_cast<const Tile*>(s), 2)).back());
+  return std::min<int64_t>(256, columns) / 2;
+}
 // What fits besides, to store sums from: two parts of 64 bytes a row.
 int64_t store_bytes(const Function& f) {
   int64_t rows = 0;
@@ -69,10 +77,15 @@ void share_chip(const Function& f, const Kernel& k, const Target& target, RolePl
   auto launched = [&](int64_t blocks) {
     return of_multiprocessor / blocks / (plan.consumers + loading_threads) / unit * unit;
   };
+  // Two blocks hide more than one, if each has four slots and a place to store from, and an instruction's
+  // registers are there at the launch.
+  RolePlan wished = plan;
+  for (auto& loop : wished.loops) loop.slots = std::max(loop.slots, std::min<int64_t>(4, loop.most_slots));
+  int64_t needed = shared_bytes(f, wished) + store_bytes(f) + 2048;
+  bool fits = most_blocks * needed <= target.multiprocessors.shared_bytes &&
+              fragment_registers(f, k) + spare <= share(most_blocks) &&
+              sums_of_product(plan) + spare <= launched(most_blocks);
   int64_t given = k.attrs.get_int("min_blocks_per_sm");
-  // An instruction's registers have to be there at the launch.
-  bool fits = most_blocks * (shared_bytes(f, plan) + 2048) <= target.multiprocessors.shared_bytes &&
-              fragment_registers(f, k) + spare <= launched(most_blocks);
   plan.blocks = given ? given : fits ? most_blocks : 1;
   constexpr int64_t between = 2048;  // bytes that barriers and the places of tiles may cost
   int64_t bytes =

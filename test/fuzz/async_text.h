@@ -166,13 +166,32 @@ struct AsyncText : ThreadText {
     line("sync_warp(4294967295:u32)");
     under("if t % 32 == 0", [&] { line("mbarrier_arrive(address_of({}))", barrier); });
   }
+  // Arrives, and gives what waits for the phase: its parity, or the state that the arrival gives.
+  std::string arrive_and_name(const std::string& barrier, bool by_warp, bool by_state,
+                              const std::string& parity) {
+    if (!by_state) {
+      arrive(barrier, by_warp);
+      return parity;
+    }
+    std::string state = fresh_name("s");
+    bool expects = newer && chance(40);
+    line("{} = mbarrier_arrive_{}state(address_of({}){})", state, expects ? "expect_tx_" : "", barrier,
+         expects ? ", 0" : "");
+    return state;
+  }
+  void wait_named(const std::string& barrier, bool by_state, const std::string& which) {
+    if (!by_state) return wait(barrier, which);
+    under(fmt::format("while not mbarrier_{}_wait_state(address_of({}), {})",
+                      newer && chance(60) ? "try" : "test", barrier, which),
+          [] {});
+  }
   // ── phases alone ────────────────────────────────────────────────────────────────────────────────────
   // Threads exchange what they have stored; the second phase of a trip says that all have read.
   void phases() {
     Team team{.first = 0, .count = warps > 1 && chance(40) ? 32 * (1 + below(warps - 1)) : threads};
     std::string t = pick<std::string>({"i32", "f32", "u8", "i16"}), s = shared("S", t, team.count),
                 acc = begin_sum(t);
-    bool by_warp = chance(40), two = chance(50);
+    bool by_warp = chance(40), two = chance(50), by_state = !by_warp && chance(50);
     int64_t count = by_warp ? team.warps() : team.count;
     std::string m = barriers({{two ? 2 : 1, count}}, false);
     Trips n = trips(1 + below(4));
@@ -180,12 +199,14 @@ struct AsyncText : ThreadText {
       std::string k = fresh_name("k");
       under(fmt::format("for {} in serial({})", k, n.text), [&] {
         line("{}[t] = {}", s, mix(t, acc + "[0]", fmt::format("cast<{}>({} % 9)", t, k)));
-        arrive(m + "[0]", by_warp);
+        std::string filled = two ? fmt::format("{} % 2", k) : "0", read = two ? filled : "1";
+        filled = arrive_and_name(m + "[0]", by_warp, by_state, filled);
         maybe_aside();
-        wait(m + "[0]", two ? fmt::format("{} % 2", k) : "0");
+        wait_named(m + "[0]", by_state, filled);
         take(acc, t, fmt::format("{}[(t + {}) % {}]", s, 1 + below(team.count), team.count));
-        arrive(two ? m + "[1]" : m + "[0]", by_warp);
-        wait(two ? m + "[1]" : m + "[0]", two ? fmt::format("{} % 2", k) : "1");
+        std::string second = two ? m + "[1]" : m + "[0]";
+        read = arrive_and_name(second, by_warp, by_state, read);
+        wait_named(second, by_state, read);
       });
     };
     team.count < threads ? under(fmt::format("if x < {}", team.count), body) : body();

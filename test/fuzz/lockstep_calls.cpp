@@ -129,6 +129,13 @@ void LockstepBlock::beside(int64_t thread, const Call& c) {
 Value LockstepBlock::call(int64_t thread, const Call& c) {
   std::string_view name = c.intrinsic->name;
   if (name == "elect_sync") return {thread % 32 == 0, 0};
+  if (name.starts_with("mbarrier_arrive_") && name.ends_with("_state")) {
+    int64_t state = barrier(thread, c.args[0]).phase;
+    change(thread, c.args[0], 1, c.args.size() > 1 ? integer(thread, c.args[1]) : 0);
+    return {state, 0};
+  }
+  if (waits(name) && name.ends_with("_state"))
+    return {barrier(thread, c.args[0]).phase > integer(thread, c.args[1]), 0};
   if (waits(name)) return {barrier(thread, c.args[0]).has_ended(integer(thread, c.args[1])), 0};
   auto& dims = kernel->threads;
   if (name == "thread_number") return {Wide(thread), 0};
