@@ -44,14 +44,12 @@ def gemm(transpose_B):
 
 
 def divided(by_roles):
-    """A plain program: one block, two tiles of C of three steps each, in a ring of two slots.  Or its loads and
-    products wait at once."""
-    M, N, K, part = 128, 64, 72, 32
+    """A plain program: one block, two tiles of C of five steps each, in a ring of four slots.  Or its loads
+    and products wait at once."""
+    M, N, K, part = 128, 64, 264, 64
 
     @T.prim_func
-    def main(
-        A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float16")
-    ):
+    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float16")):
         with T.Kernel(1, threads=128):
             a, b = T.alloc_shared((64, part), "float16"), T.alloc_shared((N, part), "float16")
             c = T.alloc_fragment((64, N), "float32")

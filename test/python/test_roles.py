@@ -78,7 +78,7 @@ def gemm(
     [
         ((64, 64, 256), {}),
         ((104, 72, 200), {"stages": 2}),
-        ((72, 136, 328), {"tile": (64, 128, 32), "stages": 4}),
+        ((72, 136, 584), {"tile": (64, 128, 64), "stages": 4}),
         ((136, 72, 136), {"tile": (128, 64, 64), "threads": 256}),
     ],
 )
@@ -97,7 +97,8 @@ def test_products(shape, options, transposed):
 )
 def test_types(dtype, sums):
     M, N, K = 64, 72, 320
-    program = gemm(M, N, K, dtype=dtype, sums=sums)
+    wide = "8" in dtype
+    program = gemm(M, N, K, tile=(64, 64, 128 if wide else 64), dtype=dtype, sums=sums)
     rng = np.random.default_rng(0)
     x, y = rng.integers(-3, 3, (M, K)), rng.integers(-3, 3, (N, K))
     kernel = tilelang.compile(program, target=SIM)
@@ -242,6 +243,7 @@ def test_rows_that_a_table_names():
 @pytest.mark.parametrize(
     "program, why",
     [
+        (gemm(64, 64, 256, tile=(64, 64, 32)), "rows of no multiple of 128 bytes"),
         (gemm(64, 64, 300), "which must be a multiple of 16"),
         (gemm(64, 64, 256, threads=64), "are no whole warpgroups"),
         (gemm(64, 64, 256, tile=(32, 64, 64)), "is not divided by 1 warpgroups"),
@@ -285,20 +287,20 @@ def test_a_grid_that_only_the_call_knows():
 
     @T.prim_func
     def main(
-        A: T.Tensor((M, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((M, 64), "float16")
+        A: T.Tensor((M, 128), "float16"), B: T.Tensor((64, 128), "float16"), C: T.Tensor((M, 64), "float16")
     ):
         with T.Kernel(T.ceildiv(M, 64), threads=128) as i:
-            a, b = T.alloc_shared((64, 32), "float16"), T.alloc_shared((64, 32), "float16")
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
             c = T.alloc_fragment((64, 64), "float32")
             T.clear(c)
             for k in T.Pipelined(2, num_stages=2):
-                T.copy(A[i * 64, k * 32], a)
-                T.copy(B[0, k * 32], b)
+                T.copy(A[i * 64, k * 64], a)
+                T.copy(B[0, k * 64], b)
                 T.gemm(a, b, c, transpose_B=True)
             T.copy(c, C[i * 64, 0])
 
     for rows in (0, 1, 64, 300, 64 * 270):
-        a, b, c = numbers(rows, 64), numbers(64, 64, seed=1), poisoned(rows, 64, dtype=np.float16)
+        a, b, c = numbers(rows, 128), numbers(64, 128, seed=1), poisoned(rows, 64, dtype=np.float16)
         run(main, a, b, c, seeds=range(1))
         assert np.array_equal(c, (a.astype(float) @ b.T.astype(float)).astype(np.float16))
 
