@@ -2,7 +2,7 @@
 
     python -m tilelang sim [--target sim:CHIP] [--seed N] [--schedules N] [--blocks N|A,B,…] script.py …
 
-Kernels for a GPU are simulated for its chip, all others for sim:sm_90; the reference stays what it is.  The
+Kernels for a GPU are simulated for its chip, all others for sim:sm_90a; the reference stays what it is.  The
 first finding ends the script, with exit status 1; else there is a line for each kernel that was simulated."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..jit import config
 from . import host_torch, simulation
 from .simulation import plural
 
-DEFAULT_CHIP = "sim:sm_90"
+DEFAULT_CHIP = "sim:sm_90a"
 
 
 @dataclass
