@@ -338,7 +338,10 @@ void report(DividedKernel& all) {
 void plan_stores(DividedKernel& all) {
   int64_t left = all.plan.free_bytes;
   std::vector<Stmt> copies;
-  visit(all.k.body, [&](const Tile& n) { copies.push_back(Stmt(&n)); });
+  walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext&) {
+    if (s.as<Tile>()) copies.push_back(s);
+    return !all.plan.find(s);
+  });
   for (auto& s : copies)
     if (auto store = plan_parts(all.f, all.k, all.target, s, left)) {
       const BufferInfo& stage = all.f[store->stage];
@@ -403,6 +406,8 @@ Function assign_roles(Function f, const Target& target) {
   for (size_t i = 0; i < f.kernels.size(); i++) {
     RolePlan plan = plan_roles(f, f.kernels[i], target);
     if (!plan.loops.empty()) divide(f, f.kernels[i], target, plan);
+    for (std::string hint : {"no_set_max_nreg", "disable_warp_group_reg_alloc"})
+      f.kernels[i].attrs.entries.erase(hint);
   }
   return f;
 }

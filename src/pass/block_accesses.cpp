@@ -94,7 +94,8 @@ void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkCon
                         bool in_tile) const {
   Accesses& to = e.begins == Token::none ? found.now : found.begun[e.begins];
   bool shared = f[e.buffer].scope == Scope::shared;
-  if (e.is_through_address() ? !shared : !shared && !(in_tile && exchanged.contains(e.buffer))) return;
+  bool ordered = in_tile && exchanged.contains(e.buffer) && (!e.is_through_address() || e.bytes > 0);
+  if (!shared && !ordered) return;
   Footprints::Conditions conditions = at.conditions;
   for (auto& mask : e.masks) conditions.emplace_back(mask, true);
   // Through an address an instruction may reach as far as it likes, on behalf of any thread of its warp.

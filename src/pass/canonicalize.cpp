@@ -124,14 +124,14 @@ void mark_thread_level(Kernel& k) {
 }
 
 // What only later chips act upon.
-void accept_hints(Function& f, Kernel& k) {
+void accept_hints(Function& f, Kernel& k, const Target& target) {
+  if (!target.lacks(*find_instr("setmaxnreg_inc"))) return;  // assign_roles does
   for (std::string_view hint : {"disable_warp_group_reg_alloc", "no_set_max_nreg"})
     if (auto it = k.attrs.entries.find(hint); it != k.attrs.entries.end()) {
-      f.notes.push_back({"canonicalize", k.name,
-                         fmt::format("{} changes nothing: it moves registers between warp groups, which no "
-                                     "target of this version can do",
-                                     hint),
-                         k.span, false});
+      f.notes.push_back(
+          {"canonicalize", k.name,
+           fmt::format("{} changes nothing: {} moves no registers between warp groups", hint, target.name),
+           k.span, false});
       k.attrs.entries.erase(it);
     }
 }
@@ -204,7 +204,7 @@ Function canonicalize(Function f, const Target& target) {
       k.body = form_teams(f, k, target, resolve);
       k.body = check_convergence(f, k, resolve);
     }
-    accept_hints(f, k);
+    accept_hints(f, k, target);
     if (target.has_threads()) mark_thread_level(k);
     k.body = rewrite(body_of(f, k, target), [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::parallel) return self.children(n);

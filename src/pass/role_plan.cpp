@@ -67,8 +67,9 @@ void add_slots(const Function& f, RolePlan& plan, int64_t bytes) {
       loop.slots = asked;
     }
 }
-// How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory.
-void share_chip(const Function& f, const Kernel& k, const Target& target, RolePlan& plan) {
+// How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory;
+// why that is too little, or "".
+std::string share_chip(const Function& f, const Kernel& k, const Target& target, RolePlan& plan) {
   constexpr int64_t of_multiprocessor = 65536, least = 24, most = 240, unit = 8, spare = 32;
   auto share = [&](int64_t blocks) {
     int64_t all = of_multiprocessor / blocks;
@@ -93,9 +94,15 @@ void share_chip(const Function& f, const Kernel& k, const Target& target, RolePl
   add_slots(f, plan, bytes);
   plan.free_bytes = bytes - shared_bytes(f, plan);
   int64_t at_launch = launched(plan.blocks);
-  if (share(plan.blocks) <= at_launch || at_launch < least) return;
+  if (sums_of_product(plan) + spare > at_launch)
+    return fmt::format(
+        "{} threads, {} of them to load, leave {} registers to a thread, too few for a product",
+        plan.consumers + loading_threads, loading_threads, at_launch);
+  bool moves = !k.attrs.find("no_set_max_nreg") && !k.attrs.find("disable_warp_group_reg_alloc");
+  if (!moves || share(plan.blocks) <= at_launch) return "";
   plan.load_registers = least;
   plan.compute_registers = share(plan.blocks);
+  return "";
 }
 
 // What keeps all of it in one role; "": nothing does.
@@ -112,14 +119,30 @@ std::string why_one_role(const Kernel& k, const Target& target) {
       k.body,
       [&](const Group& n) { why = fmt::format("the program has teams of its own (line {})", n.span.line); },
       [&](const Call& n) {
-        const AsyncInstr* row = async_row_of(*n.intrinsic);
-        bool meets = n.intrinsic->effect == Intrinsic::Effect::barrier ||
-                     n.intrinsic->effect == Intrinsic::Effect::partial_barrier;
-        if (row || meets) why = fmt::format("the program calls {} itself", n.intrinsic->name);
+        using Effect = Intrinsic::Effect;
+        auto effect = n.intrinsic->effect;
+        bool harmless = n.intrinsic->atomic != Intrinsic::Atomic::none ||
+                        n.intrinsic->name == "assume_true" || n.intrinsic->name == "device_assert";
+        bool orders = effect == Effect::barrier || effect == Effect::partial_barrier ||
+                      (effect == Effect::memory && !harmless);
+        if (orders || async_row_of(*n.intrinsic))
+          why = fmt::format("the program calls {} itself", n.intrinsic->name);
       });
   if (contains(k.body, [&](const Var& v) { return k.thread && &v == k.thread.get(); }))
     why = "the program names threads";
   return why;
+}
+
+// Measured: the accelerator moves rows, and those of 64 bytes at half the rate; then threads are quicker.
+bool has_short_rows(const Function& f, const std::vector<const Early*>& loads) {
+  constexpr int64_t row = 128;
+  int64_t all = 0, in_rows = 0;
+  for (auto* e : loads) {
+    int64_t bytes = product(tile_shape(f[e->tile])) * f[e->tile].dtype.bits / 8;
+    all += bytes;
+    if (tile_shape(f[e->tile]).back() * f[e->tile].dtype.bits / 8 % row == 0) in_rows += bytes;
+  }
+  return 2 * in_rows < all;
 }
 
 struct RolePlanner {
@@ -129,6 +152,7 @@ struct RolePlanner {
   Team team = whole_block(k);
   std::map<BufferId, std::string> for_threads = tiles_for_threads(f, k);
   std::set<BufferId> written = {};  // by the kernel
+  bool writes_tensors = false;
 
   // ── what the warps that load can know ───────────────────────────────────────────────────────────────
   std::string why_unknown(const Expr& e) const {
@@ -165,12 +189,13 @@ struct RolePlanner {
         if (n.kind == Kind::Var) asked.insert(static_cast<const ExprNode*>(&n));
         if (n.kind == Kind::Load) ask(Expr(static_cast<const ExprNode*>(&n)));
       });
-      for (auto* n : at.loops)
-        for (auto* e : {&n->min, &n->extent}) visit(*e, [&](const Var& v) { asked.insert(&v); });
+      auto take = [&](const Expr& e) { visit(e, [&](const Var& v) { asked.insert(&v); }); };
+      for (auto* n : at.loops) take(n->min), take(n->extent);
+      for (auto& [condition, holds] : at.conditions) take(condition);
       for (size_t i = at.lets.size(); i-- > 0;)
         if (used(at.lets[i]->var)) {
           ask(at.lets[i]->value);
-          visit(at.lets[i]->value, [&](const Var& v) { asked.insert(&v); });
+          take(at.lets[i]->value);
         }
       return true;
     });
@@ -181,6 +206,10 @@ struct RolePlanner {
   std::string why_not_loaded(const LoopPlanner& loop, const Early& e) const {
     if (!e.why_not.empty()) return e.why_not;
     if (!e.conditions.empty()) return "it stands under a condition";
+    if (written.contains(f.storage(e.tensor)))
+      return fmt::format("the kernel writes to {}", f[e.tensor].name);
+    if (writes_tensors && may_alias(k, e.tensor))
+      return fmt::format("the kernel writes to a tensor that may overlap {}", f[e.tensor].name);
     if (std::string why = loop.why_one_slot(e.tile); !why.empty()) return why;
     if (is_used_outside(loop, e.tile))
       return fmt::format("{} is used outside of the loop as well", f[e.tile].name);
@@ -211,17 +240,6 @@ struct RolePlanner {
     });
     return outside;
   }
-  // Measured: the accelerator moves rows, and those of 64 bytes at half the rate; then threads are quicker.
-  bool has_short_rows(const std::vector<const Early*>& loads) const {
-    constexpr int64_t row = 128;
-    int64_t all = 0, in_rows = 0;
-    for (auto* e : loads) {
-      int64_t bytes = product(tile_shape(f[e->tile])) * f[e->tile].dtype.bits / 8;
-      all += bytes;
-      if (tile_shape(f[e->tile]).back() * f[e->tile].dtype.bits / 8 % row == 0) in_rows += bytes;
-    }
-    return 2 * in_rows < all;
-  }
   // The loop's loads, each in the ring of the statement that first uses its tile.
   std::string find_rings(LoopPlanner& loop, RoleLoop& out) const {
     std::vector<const Early*> loads;
@@ -232,7 +250,7 @@ struct RolePlanner {
         loads.push_back(&e);
       }
     if (loads.empty()) return "it copies no tile from a tensor";
-    if (has_short_rows(loads))
+    if (has_short_rows(f, loads))
       return "most of its tiles have rows of no multiple of 128 bytes, which TMA moves slowly";
     for (auto& s : loop.body)
       if (std::ranges::none_of(loads, [&](auto* e) { return e->stmt.same(s); })) out.body.push_back(s);
@@ -336,10 +354,16 @@ struct RolePlanner {
     return "";
   }
 
+  void refuse(const Stmt& loop, const std::string& why) const {
+    f.notes.push_back({"assign_roles", "loop " + loop.as<For>()->var.as<Var>()->hint,
+                       "no warps of its own load its tiles: " + why, loop->span, true});
+  }
   RolePlan run() {
     RolePlan out{.consumers = thread_count(k)};
     visit_effects(k.body, [&](const Stmt&, const Effect& e) {
-      if (e.access != Access::read) written.insert(f.storage(e.buffer));
+      if (e.access == Access::read) return;
+      written.insert(f.storage(e.buffer));
+      writes_tensors |= f[e.buffer].scope == Scope::global;
     });
     std::vector<Stmt> loops;
     visit(k.body, [&](const For& n) {
@@ -355,10 +379,13 @@ struct RolePlanner {
       if (not_this.empty())
         out.loops.push_back(std::move(loop));
       else
-        f.notes.push_back({"assign_roles", "loop " + s.as<For>()->var.as<Var>()->hint,
-                           "no warps of its own load its tiles: " + not_this, s->span, true});
+        refuse(s, not_this);
     }
-    if (!out.loops.empty()) share_chip(f, k, target, out);
+    if (out.loops.empty()) return out;
+    if (std::string few = share_chip(f, k, target, out); !few.empty()) {
+      refuse(out.loops[0].loop, few);
+      out.loops.clear();
+    }
     return out;
   }
 };

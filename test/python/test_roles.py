@@ -350,3 +350,105 @@ def test_published_switches():
 
 def text_of(kernel):
     return kernel._kernel.machine_text
+
+
+def test_a_tensor_that_the_kernel_has_written():
+    """What is loaded ahead must have been there before the kernel."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 256), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            for i, j in T.Parallel(64, 256):
+                A[i, j] = A[i, j] + T.float16(1)
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.gemm(a, a, c, transpose_B=True)
+            T.copy(c, C)
+
+    a, c = numbers(64, 256), poisoned(64, 64)
+    wanted = (a + 1).astype(float) @ (a + 1).T.astype(float)
+    kernel = tilelang.compile(main, target=SIM)
+    assert not kernel.simulate(a, c).findings and np.array_equal(c, wanted)
+    assert "the kernel writes to A" in why_not(kernel)
+
+
+def test_a_condition_that_the_block_computes():
+    """Only the threads that compute know it."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 256), "float16"), n: T.Tensor((1,), "int32"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            counts = T.alloc_shared((1,), "int32")
+            T.copy(n, counts)
+            T.clear(c)
+            many = counts[0]
+            if many > 0:
+                for k in T.Pipelined(4, num_stages=2):
+                    T.copy(A[0, k * 64], a)
+                    T.gemm(a, a, c, transpose_B=True)
+            T.copy(c, C)
+
+    for many in (0, 1):
+        a, c = numbers(64, 256), poisoned(64, 64)
+        kernel = tilelang.compile(main, target=SIM)
+        assert not kernel.simulate(a, np.array([many], np.int32), c).findings
+        assert np.array_equal(c, many * (a.astype(float) @ a.T.astype(float)))
+        assert "it depends on counts, which the kernel computes" in why_not(kernel)
+
+
+def test_an_epilogue_of_many_operators():
+    """The threads that compute are a team: what exchanges among them meets at its barrier."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((128, 256), "float16"),
+        B: T.Tensor((64, 256), "float16"),
+        C: T.Tensor((128, 64), "float32"),
+        D: T.Tensor((128,), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c, sums = T.alloc_fragment((128, 64), "float32"), T.alloc_fragment((128,), "float32")
+            whole = T.alloc_shared((128, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[0, k * 64], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.reduce_sum(c, sums, dim=1)
+            T.copy(c, whole)
+            for i, j in T.Parallel(128, 64):
+                C[i, j] = whole[127 - i, 63 - j]
+            T.copy(sums, D)
+
+    a, b, c, d = numbers(128, 256), numbers(64, 256, seed=1), poisoned(128, 64), poisoned(128)
+    run(main, a, b, c, d)
+    exact = a.astype(float) @ b.T.astype(float)
+    assert np.array_equal(c, exact[::-1, ::-1]) and np.array_equal(d, exact.sum(1))
+
+
+def test_registers_are_left_alone_where_the_program_says_so():
+    @T.prim_func
+    def main(A: T.Tensor((128, 256), "float16"), C: T.Tensor((128, 128), "float16")):
+        with T.Kernel(1, threads=256):
+            T.no_set_max_nreg()
+            a, c = T.alloc_shared((128, 64), "float16"), T.alloc_fragment((128, 128), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.gemm(a, a, c, transpose_B=True)
+            T.copy(c, C)
+
+    a, c = numbers(128, 256), poisoned(128, 128, dtype=np.float16)
+    kernel = run(main, a, c)
+    assert np.array_equal(c, (a.astype(float) @ a.T.astype(float)).astype(np.float16))
+    assert "setmaxnreg" not in text_of(kernel)
+
+
+def test_too_few_registers_for_a_product():
+    """Three warpgroups that compute and one that loads have 128 registers a thread at the launch."""
+    kernel = tilelang.compile(gemm(192, 256, 128, tile=(192, 256, 64), stages=2, threads=384), target=SIM)
+    assert "leave 128 registers to a thread" in why_not(kernel)
