@@ -10,14 +10,19 @@
 //
 // Which loops: role_plan.cpp.  Before plan_schedule, which finds what is left to run ahead.
 //
-//   for k in pipelined(n) {num_stages=3}:    group(256 : +128):                     group(0 : +256):
-//     copy(A[i, k], As)                        for k in serial(n):                    for k in serial(n):
-//     copy(B[k, j], Bs)                          wait(empty[k % 3], (k // 3 + 1) % 2)   wait(full[k % 3], k
-//     // 3 % 2) gemm(As, Bs, Cl)                  ->       tma_load(A, As[k % 3], full[k % 3])    gemm(As[k %
-//     3], …) {in_flight}
-//                                                tma_load(B, Bs[k % 3], full[k % 3])    wgmma_wait_group(1)
-//                                                arrive(full[k % 3])                    if 0 < k:
-//                                                arrive(empty[(k - 1) % 3])
+//   for k in pipelined(n) {num_stages=4}:      group(256 : +128):
+//     copy(A[i, k], As)                          for k in serial(n):
+//     copy(B[k, j], Bs)                            wait(empty[k % 4], (k // 4 + 1) % 2)
+//     gemm(As, Bs, Cl)                             tma_load(A[i, k], As[k % 4], full[k % 4])
+//                                                  tma_load(B[k, j], Bs[k % 4], full[k % 4])
+//                                      ->          arrive(full[k % 4])
+//                                              group(0 : +256):
+//                                                for k in serial(n):
+//                                                  wait(full[k % 4], k // 4 % 2)
+//                                                  gemm(As[k % 4], Bs[k % 4], Cl) {in_flight=1}
+//                                                  wgmma_wait_group(1)
+//                                                  if k > 0:
+//                                                    arrive(empty[(k - 1) % 4])
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -307,10 +312,7 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
       made.push_back({words.empty, std::vector<int64_t>(slots + spare, all.plan.consumers / warp)});
       all.words.emplace(&ring, words);
     }
-  for (auto& stmt : initialised(all.f, made, all.k.body->span))
-    out.push_back(rewrite(stmt, [&](const Call& n, Rewriter& self) -> Expr {
-      return n.intrinsic == &elected ? eq(all.k.thread, cast(i64, n.args[0])) : self.children(n);
-    }));
+  for (auto& stmt : initialised(all.f, made, all.k.body->span, eq(all.k.thread, imm(0)))) out.push_back(stmt);
 }
 
 void report(DividedKernel& all) {

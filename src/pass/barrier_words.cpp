@@ -17,7 +17,8 @@ BufferId add_barrier_words(Function& f, const std::string& name, size_t count, S
                 .layout_span = span});
 }
 
-std::vector<Stmt> initialised(const Function& f, const std::vector<BarrierWords>& all, Span span) {
+std::vector<Stmt> initialised(const Function& f, const std::vector<BarrierWords>& all, Span span,
+                              Expr first) {
   std::vector<Stmt> out, inits;
   for (auto& [words, counts] : all) {
     Span made = f[words].span;
@@ -28,7 +29,8 @@ std::vector<Stmt> initialised(const Function& f, const std::vector<BarrierWords>
     }
   }
   inits.push_back(eval(call(*find_instr("fence_mbarrier_init"), {}, span), span));
-  out.push_back(if_then(call(elected, {imm(0)}, span), block(std::move(inits), span), {}, span));
+  if (!first) first = call(elected, {imm(0)}, span);
+  out.push_back(if_then(first, block(std::move(inits), span), {}, span));
   out.push_back(eval(call(sync_threads, {}, span), span));
   return out;
 }

@@ -12,6 +12,8 @@ struct BarrierWords {
 // u64 words in shared memory, one behind the other.
 BufferId add_barrier_words(Function& f, const std::string& name, size_t count, Span span);
 // What stands where the kernel begins: one thread initialises all of them, and no thread goes on before that.
-std::vector<Stmt> initialised(const Function& f, const std::vector<BarrierWords>& all, Span span);
+// `first`: whether it is that thread, behind canonicalize; before, canonicalize finds it.
+std::vector<Stmt> initialised(const Function& f, const std::vector<BarrierWords>& all, Span span,
+                              Expr first = {});
 
 }  // namespace tl

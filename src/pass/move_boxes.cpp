@@ -187,10 +187,7 @@ struct BoxMover : ScopedRewriter {
       f[words].shape = {imm(places)};
       f[words].layout = row_major({places}).map();
       std::vector<int64_t> warps(size_t(places), (thread_count(k) + target.warp - 1) / target.warp);
-      for (auto& stmt : initialised(f, {{words, warps}}, k.body->span))
-        out.push_back(rewrite(stmt, [&](const Call& n, Rewriter& self) -> Expr {
-          return n.intrinsic == &elected ? eq(k.thread, cast(i64, n.args[0])) : self.children(n);
-        }));
+      out = initialised(f, {{words, warps}}, k.body->span, eq(k.thread, imm(0)));
     }
     for (BufferId counter : counters) {
       out.push_back(alloc(counter, k.body->span));

@@ -151,7 +151,7 @@ def test_pass_configs(tmp_path, caplog, monkeypatch):
     assert PassConfigKey.TL_SOME_OTHER == "tl.some_other"
     source(**{"tl.ptxas_register_usage_level": 5, "tl.enable_ptxas_verbose_output": True})
     with caplog.at_level(logging.DEBUG, logger="tilelang"):
-        source(**{"tl.disable_warp_specialized": True, "tl.some_other": 3})
+        source(**{"tl.disable_shuffle_elect": True, "tl.some_other": 3})
     assert caplog.text.count("has no meaning in this version") == 2
     monkeypatch.chdir(tmp_path)
     values = {

@@ -166,7 +166,7 @@ def test_options(caplog, monkeypatch, tmp_path):
     monkeypatch.setattr(tilelang.env, "_cache_enabled", None)
     key = tilelang.PassConfigKey.TL_ENABLE_FAST_MATH
     with caplog.at_level(logging.DEBUG, "tilelang"):
-        options = options_of({key: True, "tl.disable_tma_lower": True}, "-a -b", tmp_path / "dump")
+        options = options_of({key: True, "tl.disable_shuffle_elect": True}, "-a -b", tmp_path / "dump")
     assert options == {
         "cache": True,
         "cache_dir": str(tmp_path),
@@ -176,7 +176,7 @@ def test_options(caplog, monkeypatch, tmp_path):
     }
     assert options_of({"tl.enable_fast_math": True}, None, None)["fast_math"] is True
     assert [r.message for r in caplog.records] == [
-        "pass config tl.disable_tma_lower has no meaning in this version; ignored"
+        "pass config tl.disable_shuffle_elect has no meaning in this version; ignored"
     ]
     assert target_text({"kind": "cuda", "arch": "sm_80"}) == "cuda -arch=sm_80"
     monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "reference")
