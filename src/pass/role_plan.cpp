@@ -8,6 +8,7 @@
 #include "ops/tma_boxes.h"
 #include "pass/box_uses.h"
 #include "pass/schedule.h"
+#include "pass/slots.h"
 #include "pass/tile_use.h"
 #include "pass/turns.h"
 #include "target/effects.h"
@@ -220,14 +221,20 @@ struct RolePlanner {
       return "it says which threads do it";
     if (auto it = for_threads.find(f.storage(e.tile)); it != for_threads.end()) return it->second;
     if (std::string why = why_unknown_around(e.stmt); !why.empty()) return why;
+    // As it will be: from a tile of several slots, which need not begin where boxes do.
     std::string why;
     BufferInfo word{.name = "word", .dtype = u64, .shape = {imm(1)}, .scope = Scope::shared, .span = t->span};
+    BufferInfo slotted = f[e.tile];
+    slotted.slots = 2;
+    give_slots(slotted);
     size_t buffers = f.buffers.size();
     BufferId words = f.add(word);
-    tma_copy_of(
-        f, k, target,
-        {t->operands[0], t->operands[1], Region{words, {{.min = imm(0), .extent = imm(1), .point = true}}}},
-        t->span, why);
+    Region to = region_of(*t, 1);
+    to.buffer = f.add(slotted);
+    to.ranges.insert(to.ranges.begin(), Range{.min = var("slot"), .extent = imm(1), .point = true});
+    tma_copy_of(f, k, target,
+                {t->operands[0], to, Region{words, {{.min = imm(0), .extent = imm(1), .point = true}}}},
+                t->span, why);
     f.buffers.resize(buffers);
     return why;
   }

@@ -452,3 +452,33 @@ def test_too_few_registers_for_a_product():
     """Three warpgroups that compute and one that loads have 128 registers a thread at the launch."""
     kernel = tilelang.compile(gemm(192, 256, 128, tile=(192, 256, 64), stages=2, threads=384), target=SIM)
     assert "leave 128 registers to a thread" in why_not(kernel)
+
+
+def test_a_tile_too_small_to_have_slots():
+    """Boxes fill it, but not a second one right behind it."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        X: T.Tensor((32,), "float32"),
+        C: T.Tensor((64, 64), "float32"),
+        D: T.Tensor((32,), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            x, y = T.alloc_shared((8,), "float32"), T.alloc_fragment((8,), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(X[k * 8], x)
+                T.gemm(a, a, c, transpose_B=True)
+                T.copy(x, y)
+                T.copy(y, D[k * 8])
+            T.copy(c, C)
+
+    a, x = numbers(64, 256), numbers(32, dtype=np.float32)
+    c, d = poisoned(64, 64), poisoned(32)
+    kernel = tilelang.compile(main, target=SIM)
+    assert not kernel.simulate(a, x, c, d).findings
+    assert np.array_equal(c, a.astype(float) @ a.T.astype(float)) and np.array_equal(d, x)
+    assert "the copy of X to x" in why_not(kernel)
