@@ -5,6 +5,7 @@
 //                                         body
 #include "pass/resident_blocks.h"
 
+#include "arith/prove.h"
 #include "arith/simplify.h"
 #include "ir/rewrite.h"
 
