@@ -27,6 +27,7 @@ constexpr Pass passes[] = {
     // ── tile level: one block, whole tiles ─────────────────────────────────────────────────────────────
     {"canonicalize", canonicalize, Level::tile, "infer_layouts"},
     {"rasterize", rasterize, Level::tile},
+    {"clear_in_products", clear_in_products, Level::tile},
     {"assign_roles", assign_roles, Level::tile},
     {"plan_schedule", plan_schedule, Level::tile},
     {"pipeline_loops", pipeline_loops, Level::tile},

@@ -11,6 +11,8 @@ namespace tl {
 Function canonicalize(Function f, const Target& target);
 // T.use_swizzle: in which order blocks visit the grid.
 Function rasterize(Function f, const Target& target);
+// Sums that are cleared in front of a product of warpgroups are cleared by it.
+Function clear_in_products(Function f, const Target& target);
 // Pipelined loops around products of warpgroups: warps of their own load the tiles, the others compute.
 Function assign_roles(Function f, const Target& target);
 // T.Pipelined: which copies run ahead, by which engine, and how many slots their tiles get.

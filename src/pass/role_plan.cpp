@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "base/product.h"
-#include "ops/gemm.h"
 #include "ops/mapping.h"
 #include "ops/tma_boxes.h"
 #include "pass/box_uses.h"
+#include "pass/product_plan.h"
 #include "pass/schedule.h"
 #include "pass/slots.h"
 #include "pass/tile_use.h"
@@ -260,56 +260,28 @@ struct RolePlanner {
     if (has_short_rows(f, loads))
       return "most of its tiles have rows of no multiple of 128 bytes, which TMA moves slowly";
     for (auto& s : loop.body)
-      if (std::ranges::none_of(loads, [&](auto* e) { return e->stmt.same(s); })) out.body.push_back(s);
+      if (std::ranges::none_of(loads, [&](auto* e) { return e->stmt.same(s); }))
+        (s.as<Alloc>() ? out.allocs : out.body).push_back(s);
     for (auto* e : loads) {
-      size_t first = out.body.size(), last = 0;
+      std::vector<size_t> readers;
       bool by_threads = false;
       for (size_t i = 0; i < out.body.size(); i++) {
-        if (out.body[i].as<Alloc>() || !use_of(f, out.body[i], e->tile).touched) continue;
-        first = std::min(first, i), last = i;
-        by_threads |= !is_product(out.body[i]);
+        if (!use_of(f, out.body[i], e->tile).touched) continue;
+        readers.push_back(i);
+        by_threads |= !is_gemm(out.body[i]) || !why_no_wgmma(f, k, target, out.body[i]).empty();
       }
-      if (first == out.body.size()) return fmt::format("it does not use {}", f[e->tile].name);
-      auto ring = std::ranges::find_if(out.rings, [&](auto& r) { return r.first == first; });
-      if (ring == out.rings.end()) ring = out.rings.insert(ring, {.first = first});
+      if (readers.empty()) return fmt::format("it does not use {}", f[e->tile].name);
+      auto ring = std::ranges::find_if(out.rings, [&](auto& r) { return r.first == readers[0]; });
+      if (ring == out.rings.end()) ring = out.rings.insert(ring, {.first = readers[0]});
       ring->tiles.push_back(e->tile);
       ring->copies.push_back(e->stmt);
-      ring->last = std::max(ring->last, last);
+      std::vector<size_t> both;
+      std::ranges::set_union(ring->readers, readers, std::back_inserter(both));
+      ring->readers = std::move(both);
       ring->read_by_threads |= by_threads;
     }
+    std::ranges::sort(out.rings, {}, &RoleRing::first);  // as the turns wait for them
     return "";
-  }
-
-  // By wgmma, all of it.
-  std::string why_no_product(const Stmt& s) const {
-    LayoutDecisions none;
-    Gemm g = read_gemm(*s.as<Tile>(), f);
-    return gemm_wgmma.applies(g, {f, k, target, team, none});
-  }
-  bool is_product(const Stmt& s) const { return is_gemm(s) && why_no_product(s).empty(); }
-
-  // May each product stay in flight until those of the next turn have begun?  Its factors come from the
-  // rings, and nothing else of the loop looks at its sums.
-  bool may_stay(const RoleLoop& loop, const Stmt& s) const {
-    if (!is_product(s)) return false;
-    Gemm g = read_gemm(*s.as<Tile>(), f);
-    if (f[g.a.buffer].scope != Scope::shared || f[g.c.buffer].layout || g.in_flight) return false;
-    for (BufferId b : {g.a.buffer, g.b.buffer}) {
-      bool in_ring =
-          std::ranges::any_of(loop.rings, [&](auto& r) { return std::ranges::count(r.tiles, b) > 0; });
-      bool constant = !use_writes(loop, b);
-      if (!in_ring && !constant) return false;
-    }
-    return std::ranges::all_of(loop.body, [&](auto& other) {
-      return other.same(s) || other.template as<Alloc>() || !use_of(f, other, g.c.buffer).touched;
-    });
-  }
-  bool use_writes(const RoleLoop& loop, BufferId b) const {
-    bool writes = false;
-    for (auto& s : loop.body)
-      visit_effects(
-          s, [&](const Stmt&, const Effect& e) { writes |= e.buffer == b && e.access != Access::read; });
-    return writes;
   }
 
   // Are there more turns than those of one run of the loop: for another tile of this block, or, as blocks
@@ -341,23 +313,20 @@ struct RolePlanner {
     for (auto& inner : planner.body) planner.collect(inner, conditions);
     if (std::string why = find_rings(planner, out); !why.empty()) return why;
     std::string why = "it has no product";
-    bool any = false, all = true;
+    bool any = false;
     for (auto& inner : out.body)
       visit_nodes(inner, [&](const Node& n) {
-        if (n.kind != Kind::Tile || !is_gemm(Stmt(static_cast<const StmtNode*>(&n)))) return;
-        Stmt gemm(static_cast<const StmtNode*>(&n));
-        if (std::string no = why_no_product(gemm); !no.empty()) why = "its product is not by wgmma: " + no;
-        any |= is_product(gemm);
-        bool top = std::ranges::any_of(out.body, [&](auto& x) { return x.same(gemm); });
-        all &= top && may_stay(out, gemm);
+        Stmt gemm(n.kind == Kind::Tile ? static_cast<const StmtNode*>(&n) : nullptr);
+        if (!gemm || !is_gemm(gemm)) return;
+        std::string no = why_no_wgmma(f, k, target, gemm);
+        if (!no.empty()) why = "its product is not by wgmma: " + no;
+        any |= no.empty();
       });
     if (!any) return why;
     // Measured: where threads look at each product at once, two blocks beside each other hide more than a
     // role that only loads (bench/results/2026-11-27-roles.md).
-    if (!all)
-      return "its products cannot stay in flight, as other statements use their sums or give their factors";
-    for (auto& inner : out.body)
-      if (is_gemm(inner)) out.in_flight.insert(inner.get());
+    if (std::string not_beside = plan_products(f, k, target, out); !not_beside.empty())
+      return "its products would have to end where they stand: " + not_beside;
     return "";
   }
 

@@ -10,16 +10,23 @@ namespace tl {
 struct RoleRing {
   std::vector<BufferId> tiles = {};
   std::vector<Stmt> copies = {};
-  size_t first = 0, last = 0;  // statements of the loop's body that use them first and last
+  size_t first = 0;                      // of the loop's statements, that uses them
+  std::vector<size_t> readers = {};      // all that use them, in order
   bool read_by_threads = false;
 };
 struct RoleLoop {
   Stmt loop;
   int64_t slots = 0, most_slots = 0;
+  std::vector<Stmt> allocs = {};
   std::vector<Stmt> body = {};  // its statements without the copies
   std::vector<RoleRing> rings = {};
-  // Products that stay in flight until those of the next turn have begun: all of the body, or none.
+  // Products that are begun, and waited for where something needs them (product_plan.h). If none is late, they
+  // stay in flight until those of the next turn have begun.
   std::set<const StmtNode*> in_flight = {};
+  std::vector<size_t> late = {};  // those that are begun a turn late,
+  size_t late_place = 0;          // in front of this statement of the next turn
+  Stmt anchored = {};             // the last that threads do beside them,
+  BufferId anchor = {};           // and what it computes
 };
 struct RolePlan {
   std::vector<RoleLoop> loops = {};                   // none: the kernel has one role

@@ -1,0 +1,101 @@
+// The role that loads: what of the kernel says when and which tiles are loaded, and the loads, each as soon as
+// its slot is free.
+#include "base/error.h"
+#include "ops/tma_boxes.h"
+#include "pass/role_parts.h"
+
+namespace tl {
+namespace {
+
+struct Loader {
+  DividedKernel& all;
+  WalkContext at = {};
+
+  std::vector<Stmt> loads(const RoleLoop& loop) {
+    std::vector<Stmt> out;
+    for (auto& s : loop.body)
+      if (s.as<Let>()) out.push_back(s);
+    Expr turn = all.named_turn(loop, at, out);
+    for (auto& ring : loop.rings) {
+      const RingWords& words = all.words.at(&ring);
+      out.push_back(all.wait(words.empty, loop, turn, true));
+      Expr slot = all.slot(loop, turn);
+      for (auto& copy : ring.copies) {
+        auto& t = *copy.as<Tile>();
+        Region to = region_of(t, 1), word{words.full, {{.min = slot, .extent = imm(1), .point = true}}};
+        to.ranges.insert(to.ranges.begin(), Range{.min = slot, .extent = imm(1), .point = true});
+        std::string why_not;
+        Stmt made = tma_copy_of(all.f, all.k, all.target, {region_of(t, 0), to, word}, t.span, why_not);
+        internal_check(why_not.empty(), "a load that was possible without slots");
+        out.push_back(made);
+      }
+      out.push_back(all.arrive(words.full, slot, false, loop.loop->span));
+    }
+    if (all.is_counted(loop)) out.push_back(all.count(loop));
+    return out;
+  }
+  // What of the statement says when loads happen, and the loads.
+  std::vector<Stmt> part(const Stmt& s) {
+    if (!s) return {};
+    if (auto* n = s.as<Block>()) {
+      Inside inside(at);
+      std::vector<Stmt> out;
+      for (auto& inner : n->stmts) {
+        for (auto& made : part(inner)) out.push_back(made);
+        note_statement(at, inner);
+      }
+      return out;
+    }
+    if (s.as<Let>()) return {s};
+    if (auto* n = s.as<For>()) {
+      Inside inside(at, *n);
+      const RoleLoop* loop = all.plan.find(s);
+      return around(loop ? loads(*loop) : part(n->body), [&](const Stmt& body) {
+        Loop kind = n->loop == Loop::pipelined ? Loop::serial : n->loop;
+        return for_loop(n->var, n->min, n->extent, kind, body, n->span);
+      });
+    }
+    if (auto* n = s.as<If>()) {
+      std::vector<Stmt> yes = arm(*n, true), no = arm(*n, false);
+      if (without_names(yes).empty() && without_names(no).empty()) return {};
+      return {if_then(n->cond, block(yes, n->span), no.empty() ? Stmt() : block(no, n->span), n->span)};
+    }
+    return {};
+  }
+  std::vector<Stmt> arm(const If& n, bool holds) {
+    Inside inside(at, n.cond, holds);
+    return part(holds ? n.then_body : n.else_body);
+  }
+  static std::vector<Stmt> without_names(std::vector<Stmt> stmts) {
+    std::erase_if(stmts, [](auto& s) { return s.template as<Let>() != nullptr; });
+    return stmts;
+  }
+  static std::vector<Stmt> around(const std::vector<Stmt>& stmts,
+                                  const std::function<Stmt(const Stmt&)>& make) {
+    if (without_names(stmts).empty()) return {};
+    return {make(block(stmts, stmts.back()->span))};
+  }
+  // Names that nothing uses may stand for what only the other role can know.
+  static Stmt without_unused(Stmt body) {
+    for (;;) {
+      std::set<const ExprNode*> used;
+      visit(body, [&](const Var& v) { used.insert(&v); });
+      bool dropped = false;
+      body = rewrite(body, [&](const Let& n, Rewriter& self) -> Stmt {
+        if (used.contains(n.var.get())) return self.children(n);
+        dropped = true;
+        return block({}, n.span);
+      });
+      if (!dropped) return body;
+    }
+  }
+};
+
+}  // namespace
+
+Stmt loading_part(DividedKernel& all) {
+  Loader loader{.all = all, .at = {.team = whole_block(all.k)}};
+  return Loader::without_unused(block(loader.part(all.k.body), all.k.body->span));
+}
+
+}  // namespace tl

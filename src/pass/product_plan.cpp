@@ -1,0 +1,175 @@
+#include "pass/product_plan.h"
+
+#include <algorithm>
+
+#include "base/product.h"
+#include "ops/gemm.h"
+#include "pass/tile_use.h"
+#include "target/effects.h"
+
+namespace tl {
+namespace {
+
+struct ProductPlanner {
+  const Function& f;
+  const Kernel& k;
+  const Target& target;
+  RoleLoop& loop;
+
+  bool is_product(const Stmt& s) const {
+    auto* t = s.as<Tile>();
+    return t && t->op->name == "gemm" && why_no_wgmma(f, k, target, s).empty();
+  }
+  // That this plan may begin and wait for.
+  bool may_begin(const Stmt& s) const {
+    if (!is_product(s)) return false;
+    Gemm g = read_gemm(*s.as<Tile>(), f);
+    return !g.in_flight && !f[g.c.buffer].layout;
+  }
+  bool is_in_ring(BufferId b) const {
+    return std::ranges::any_of(loop.rings, [&](auto& r) { return std::ranges::count(r.tiles, b) > 0; });
+  }
+  bool writes(const Stmt& s, BufferId b) const {
+    bool found = false;
+    visit_effects(s, [&](const Stmt&, const Effect& e) { found |= e.buffer == b && e.writes(); });
+    return found;
+  }
+  bool touches(const Stmt& s, BufferId b) const { return use_of(f, s, b).touched; }
+  bool is_constant(BufferId b) const {
+    return std::ranges::none_of(loop.body, [&](auto& s) { return writes(s, b); });
+  }
+
+  // ── all stay in flight ──────────────────────────────────────────────────────────────────────────────
+  bool may_stay(const Stmt& s) const {
+    if (!may_begin(s)) return false;
+    Gemm g = read_gemm(*s.as<Tile>(), f);
+    if (f[g.a.buffer].scope != Scope::shared) return false;
+    for (BufferId b : {g.a.buffer, g.b.buffer})
+      if (!is_in_ring(b) && !is_constant(b)) return false;
+    return std::ranges::all_of(
+        loop.body, [&](auto& other) { return other.same(s) || !touches(other, g.c.buffer); });
+  }
+  bool all_stay() const {
+    bool all = true;
+    for (auto& s : loop.body)
+      visit_nodes(s, [&](const Node& n) {
+        if (n.kind != Kind::Tile || static_cast<const Tile&>(n).op->name != "gemm") return;
+        bool at_top = &n == s.get();
+        all &= at_top && may_stay(s);
+      });
+    return all;
+  }
+
+  // ── some are late ───────────────────────────────────────────────────────────────────────────────────
+  // Do threads compute between two products of one turn, from the sums of the first?
+  bool follows_threads(size_t place) const {
+    for (size_t first = 0; first < place; first++) {
+      if (!may_begin(loop.body[first])) continue;
+      BufferId sums = region_of(*loop.body[first].as<Tile>(), 2).buffer;
+      for (size_t i = first + 1; i < place; i++)
+        if (!is_product(loop.body[i]) && touches(loop.body[i], sums)) return true;
+    }
+    return false;
+  }
+  // Behind the products that a turn begins before threads look at any of them.
+  size_t place_of_late() const {
+    size_t behind = 0;
+    std::set<BufferId> sums;
+    for (size_t i = 0; i < loop.body.size(); i++) {
+      const Stmt& s = loop.body[i];
+      if (is_product(s)) {
+        behind = i + 1;
+        sums.insert(region_of(*s.as<Tile>(), 2).buffer);
+      } else if (std::ranges::any_of(sums, [&](BufferId b) { return touches(s, b); })) {
+        break;
+      }
+    }
+    return behind;
+  }
+  bool uses_names_of_turn(const Stmt& product) const {
+    std::set<const ExprNode*> names;
+    for (auto& s : loop.body)
+      if (auto* n = s.as<Let>()) names.insert(n->var.get());
+    return contains(product, [&](const Var& v) { return names.contains(&v); });
+  }
+  // May the product at `place` stand in front of the statement at `to` of the next turn?
+  std::string why_not_late(size_t place, size_t to) const {
+    const Stmt& product = loop.body[place];
+    Gemm g = read_gemm(*product.as<Tile>(), f);
+    auto name = [&](BufferId b) { return f[b].name; };
+    if (uses_names_of_turn(product)) return "its operands depend on names of the turn";
+    for (size_t i = 0; i < loop.body.size(); i++) {
+      const Stmt& s = loop.body[i];
+      bool crossed = i > place || i < to;
+      if (i == place || !crossed) continue;
+      if (touches(s, g.c.buffer))
+        return fmt::format("the statement on line {} uses {} between this turn's product and the next turn's "
+                           "first ones",
+                           s->span.line, name(g.c.buffer));
+      for (BufferId b : {g.a.buffer, g.b.buffer})
+        if (!is_in_ring(b) && writes(s, b))
+          return fmt::format("the statement on line {} writes to {}, which it multiplies", s->span.line,
+                             name(b));
+    }
+    return "";
+  }
+  std::string plan_late() {
+    size_t to = place_of_late();
+    std::string why = "nothing that threads compute from one is what another multiplies";
+    for (size_t i = 0; i < loop.body.size(); i++) {
+      if (!may_begin(loop.body[i]) || !follows_threads(i)) continue;
+      if (std::string no = why_not_late(i, to); no.empty())
+        loop.late.push_back(i);
+      else
+        why = fmt::format("the one on line {} cannot be begun a turn later: {}", loop.body[i]->span.line, no);
+    }
+    if (loop.late.empty()) return why;
+    loop.late_place = to;
+    for (auto& s : loop.body)
+      if (may_begin(s)) loop.in_flight.insert(s.get());
+    find_anchor();
+    return "";
+  }
+  // The last small thing that threads compute before they need what late products sum up or multiply.
+  void find_anchor() {
+    constexpr int64_t most_elements = 512;
+    for (size_t i = loop.late_place; i < loop.body.size(); i++) {
+      const Stmt& s = loop.body[i];
+      if (is_product(s)) continue;
+      for (size_t late : loop.late) {
+        Gemm g = read_gemm(*loop.body[late].as<Tile>(), f);
+        if (touches(s, g.c.buffer) || writes(s, g.a.buffer) || writes(s, g.b.buffer)) return;
+      }
+      visit_effects(s, [&](const Stmt&, const Effect& e) {
+        const BufferInfo& info = f[e.buffer];
+        if (!e.writes() || info.scope != Scope::fragment || info.dtype.bits < 8) return;
+        if (product(tile_shape(info)) > most_elements || s.as<Alloc>()) return;
+        loop.anchored = s;
+        loop.anchor = e.buffer;
+      });
+    }
+  }
+
+  std::string run() {
+    if (all_stay()) {
+      for (auto& s : loop.body)
+        if (is_product(s)) loop.in_flight.insert(s.get());
+      return "";
+    }
+    return plan_late();
+  }
+};
+
+}  // namespace
+
+std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm) {
+  LayoutDecisions none;
+  Gemm g = read_gemm(*gemm.as<Tile>(), f);
+  return gemm_wgmma.applies(g, {f, k, target, whole_block(k), none});
+}
+
+std::string plan_products(const Function& f, const Kernel& k, const Target& target, RoleLoop& loop) {
+  return ProductPlanner{f, k, target, loop}.run();
+}
+
+}  // namespace tl

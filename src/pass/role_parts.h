@@ -1,0 +1,45 @@
+// What the two roles of a kernel share, and the statements of each: loading_role.cpp, computing_role.cpp.
+#pragma once
+#include <map>
+
+#include "pass/role_plan.h"
+#include "pass/store_parts.h"
+#include "pass/walk.h"
+
+namespace tl {
+
+// The barriers of a ring's slots. Behind the last slot `empty` may have a word that nobody waits for.
+struct RingWords {
+  BufferId full, empty;
+};
+
+struct DividedKernel {
+  Function& f;
+  Kernel& k;
+  const Target& target;
+  const RolePlan& plan;
+  std::map<const RoleRing*, RingWords> words = {};
+  std::map<const RoleLoop*, BufferId> counters = {};  // of turns that do not follow from the loops
+  std::map<const RoleLoop*, BufferId> anchors = {};   // of loops that have one
+  std::vector<StoreParts> stores = {};                // fragments that leave by the accelerator
+  std::set<const StmtNode*> clearing = {};  // products that clear their sums in a loop's first turn,
+  std::set<const StmtNode*> dropped = {};   // and the statements that they replace
+
+  Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const;
+  static Expr slot(const RoleLoop& loop, const Expr& turn) { return floormod(turn, loop.slots); }
+  Stmt wait(BufferId words, const RoleLoop& loop, const Expr& turn, bool before) const;
+  // One thread of each warp, behind all of them where they have read the slot themselves.
+  Stmt arrive(BufferId words, const Expr& slot, bool together, Span span) const;
+
+  // The number of the turn that `at` stands in, all loops around counted.
+  Expr turn(const RoleLoop& loop, const WalkContext& at);
+  bool is_counted(const RoleLoop& loop) const { return counters.contains(&loop); }
+  Stmt count(const RoleLoop& loop) const;
+  // The turn by a name, so that regions do not read memory.
+  Expr named_turn(const RoleLoop& loop, const WalkContext& at, std::vector<Stmt>& out);
+};
+
+Stmt loading_part(DividedKernel& all);
+Stmt computing_part(DividedKernel& all);
+
+}  // namespace tl
