@@ -22,6 +22,7 @@ FAST = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}  # exp2 is the GPU's i
 TILES = {
     "cpu": [(128, 256, 1), (128, 256, 1)],
     "gpu": [(128, 64, 128), (128, 64, 128)],
+    "warpgroup_gpu": [(128, 128, 256), (128, 128, 256)],
     "reference": [(64, 64, 1), (64, 64, 1)],
 }
 SMALL = {"heads": 2, "kv_heads": 1, "queries": 100, "keys": 170, "causal": True}
@@ -49,7 +50,7 @@ def attention(
         V: T.Tensor((batch, kv_heads, keys, dim), dtype),
         O: T.Tensor((batch, heads, queries, dim), dtype),
     ):
-        with T.Kernel(heads, batch, T.ceildiv(queries, block_M), threads=threads) as (by, bz, back):
+        with T.Kernel(heads, T.ceildiv(queries, block_M), batch, threads=threads) as (by, back, bz):
             bx = T.ceildiv(queries, block_M) - 1 - back  # where causal, those with the most keys begin first
             Q_shared = T.alloc_shared((block_M, dim), dtype)
             K_shared, V_shared = T.alloc_shared((block_N, dim), dtype), T.alloc_shared((block_N, dim), dtype)
@@ -137,4 +138,4 @@ def cases(kind, batch=1, heads=8, kv_heads=0, queries=1000, keys=1000, dim=64, c
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, cases)
+    harness.main(__doc__, cases, TILES)

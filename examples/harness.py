@@ -57,12 +57,15 @@ def blank(shape: Any, dtype: Any = "float32") -> np.ndarray:
 
 def kind_of(target: str, tiles: Container[str] = ()) -> str:
     """Which tiles suit a target: "cpu", "gpu" (also in the simulator), "reference", or, where an example has
-    tiles of that name, "small_gpu" for a GPU that gives a block at most 64 KiB of shared memory."""
+    tiles of that name, "small_gpu" for a GPU that gives a block at most 64 KiB of shared memory and
+    "warpgroup_gpu" for one whose warpgroups multiply tiles (sm_90a)."""
     name = tilelang.resolve_target(target)
     if name.split()[0].split(":")[0] not in ("cuda", "hip", "sim"):
         return name.split()[0]
     if "small_gpu" in tiles and _core.target_info(name)["shared_bytes"] <= 64 << 10:
         return "small_gpu"
+    if "warpgroup_gpu" in tiles and name.endswith(("-arch=sm_90a", "sim:sm_90a")):
+        return "warpgroup_gpu"
     return "gpu"
 
 

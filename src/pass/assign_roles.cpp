@@ -36,13 +36,17 @@
 namespace tl {
 namespace {
 
+// Behind a loop of unknown length, whose last products are in flight at its end, what gives their slots back
+// needs a word even where there was no turn.
+bool has_spare(const RoleLoop& loop) { return loop.late.empty() && !as_int(loop.loop.as<For>()->extent); }
+
 void make_words(DividedKernel& all, std::vector<Stmt>& out) {
   std::vector<BarrierWords> made;
   int64_t warp = all.target.warp;
   for (auto& loop : all.plan.loops)
     for (auto& ring : loop.rings) {
       Span span = loop.loop->span;
-      size_t slots = size_t(loop.slots), spare = as_int(loop.loop.as<For>()->extent) ? 0 : 1;
+      size_t slots = size_t(loop.slots), spare = has_spare(loop) ? 1 : 0;
       const std::string& name = all.f[ring.tiles[0]].name;
       RingWords words{add_barrier_words(all.f, name + "_full", slots, span),
                       add_barrier_words(all.f, name + "_empty", slots + spare, span)};
@@ -50,6 +54,14 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
       made.push_back({words.empty, std::vector<int64_t>(slots + spare, all.plan.consumers / warp)});
       all.words.emplace(&ring, words);
     }
+  for (auto& load : all.plan.loads) {
+    const std::string name = all.f[load.tile].name;
+    RingWords words{add_barrier_words(all.f, name + "_full", 1, load.copy->span),
+                    add_barrier_words(all.f, name + "_empty", 1, load.copy->span)};
+    made.push_back({words.full, {loading_threads / warp}});
+    made.push_back({words.empty, {all.plan.consumers / warp}});
+    all.words.emplace(&load, words);
+  }
   for (auto& stmt : initialised(all.f, made, all.k.body->span, eq(all.k.thread, imm(0)))) out.push_back(stmt);
 }
 
@@ -57,9 +69,10 @@ std::string how_products_run(const Function& f, const RoleLoop& loop) {
   if (loop.late.empty()) return "products stay in flight until the next have begun";
   std::vector<std::string> sums;
   for (size_t place : loop.late) sums.push_back(f[region_of(*loop.body[place].as<Tile>(), 2).buffer].name);
-  return fmt::format("the products that {} sums up are begun a turn late, and run while threads compute the "
-                     "next turn's factors",
-                     fmt::join(sums, " and "));
+  return fmt::format(
+      "the products that {} sums up are begun a turn late, and run while threads compute the "
+      "next turn's factors",
+      fmt::join(sums, " and "));
 }
 
 void report(DividedKernel& all) {
@@ -98,16 +111,32 @@ void plan_stores(DividedKernel& all) {
     }
 }
 
-void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) {
-  Span span = k.body->span;
-  DividedKernel all{.f = f, .k = k, .target = target, .plan = plan};
-  std::vector<Stmt> out;
-  plan_stores(all);
-  walk_grid(f, k, target.multiprocessors.count * plan.blocks);
-  for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
-  make_words(all, out);
+// Do all blocks have as much to do?  Else the chip gives each of them to the multiprocessor that is free
+// first, which no fixed walk through the grid does.
+bool has_even_blocks(const Kernel& k, const RolePlan& plan) {
+  bool even = true;
+  walk(k.body, {.team = whole_block(k)}, [&](const Stmt& s, const WalkContext& at) {
+    if (!plan.find(s)) return true;
+    std::set<const ExprNode*> differ;
+    for (auto& v : k.grid_vars) differ.insert(v.get());
+    auto differs = [&](const Expr& e) {
+      return contains(e, [&](const Var& v) { return differ.contains(&v); }, [](const Load&) { return true; });
+    };
+    for (auto* n : at.lets)
+      if (differs(n->value)) differ.insert(n->var.get());
+    even &= !differs(s.as<For>()->extent);
+    for (auto* n : at.loops) even &= !differs(n->extent);
+    for (auto& [condition, holds] : at.conditions) even &= !differs(condition);
+    return false;
+  });
+  return even;
+}
+
+// Those that the role that loads fills, which both roles see, and what keeps work beside products.
+std::set<BufferId> make_tiles(DividedKernel& all, std::vector<Stmt>& out) {
+  Function& f = all.f;
   std::set<BufferId> tiles;
-  for (auto& loop : plan.loops)
+  for (auto& loop : all.plan.loops)
     for (auto& ring : loop.rings)
       for (BufferId b : ring.tiles) {
         tiles.insert(b);
@@ -115,7 +144,11 @@ void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) 
         give_slots(f[b]);
         out.push_back(alloc(b, f[b].span));
       }
-  for (auto& loop : plan.loops)
+  for (auto& load : all.plan.loads) {
+    tiles.insert(load.tile);
+    out.push_back(alloc(load.tile, f[load.tile].span));
+  }
+  for (auto& loop : all.plan.loops)
     if (loop.anchored) {
       const BufferInfo& kept = f[loop.anchor];
       BufferId id = f.add({.name = kept.name + "_kept",
@@ -126,6 +159,18 @@ void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) 
       all.anchors.emplace(&loop, id);
       out.push_back(alloc(id, kept.span));
     }
+  return tiles;
+}
+
+void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) {
+  Span span = k.body->span;
+  DividedKernel all{.f = f, .k = k, .target = target, .plan = plan};
+  std::vector<Stmt> out;
+  plan_stores(all);
+  if (has_even_blocks(k, plan)) walk_grid(f, k, target.multiprocessors.count * plan.blocks);
+  for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
+  make_words(all, out);
+  std::set<BufferId> tiles = make_tiles(all, out);
   Stmt loading = loading_part(all), computing = computing_part(all);
   computing = rewrite(computing, [&](const Alloc& n, Rewriter&) -> Stmt {
     return tiles.contains(n.buffer) ? block({}, n.span) : Stmt(&n);

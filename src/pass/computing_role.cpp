@@ -1,6 +1,6 @@
-// The role that computes: the kernel's statements without the loads.  In a divided loop it waits for the slots
-// of a turn, begins products and waits for them where something touches what they sum up or read, and gives
-// slots back as soon as what reads them is done.
+// The role that computes: the kernel's statements without the loads.  In a divided loop it waits for the
+// slots of a turn, begins products and waits for them where something touches what they sum up or read, and
+// gives slots back as soon as what reads them is done.
 //
 // Products that are begun a turn late (late_products.cpp) stand behind the first ones of the next turn.  The
 // first turn comes without them and stands in front of the loop, those of the last turn behind it: under a
@@ -125,8 +125,7 @@ struct Turn {
   // ── slots ───────────────────────────────────────────────────────────────────────────────────────────
   void wait_for_slots(size_t place, int64_t ago) {
     for (auto& ring : loop.rings)
-      if (ring.first == place)
-        out.push_back(all.wait(all.words.at(&ring).full, loop, number_of(ago), false));
+      if (ring.first == place) out.push_back(all.wait_full(loop, ring, number_of(ago)));
   }
   // What stands at this place is done with them: whose last reader it was, is free.
   void release(size_t place, int64_t ago, std::vector<Stmt>& to) {
@@ -173,7 +172,7 @@ struct Turn {
       release(i, 0, out);
     }
     wait_for(all_stay ? before : begun.size());
-    if (all.is_counted(loop)) out.push_back(all.count(loop));
+    if (all.is_counted(&loop)) out.push_back(all.count(&loop, span()));
   }
 };
 
@@ -183,12 +182,41 @@ struct Computer : ScopedRewriter {
 
   using ScopedRewriter::operator();
   Stmt at(const Stmt& s) override {
-    if (auto* n = s.as<Block>()) find_cleared(*n);
+    if (auto* n = s.as<Block>()) return statements(*n);
     if (all.dropped.contains(s.get())) return block({}, s->span);
     if (const RoleLoop* loop = all.plan.find(s)) return loop->late.empty() ? turns(*loop) : shifted(*loop);
     for (auto& store : all.stores)
       if (store.copy.same(s)) return store_in_parts(all.f, all.k, all.target, store);
     return children(s);
+  }
+  Stmt statements(const Block& b) {
+    find_cleared(b);
+    std::vector<Stmt> out;
+    for (auto& s : b.stmts) {
+      if (const RoleLoad* load = all.plan.find_load(s)) {
+        Expr turn = all.turn(load, load->copy, context);
+        Expr word = all.word(all.words.at(load).full, imm(0), s->span);
+        out.push_back(all.wait_for(word, floormod(turn, 2), s->span));
+        if (all.is_counted(load)) out.push_back(all.count(load, s->span));
+      } else {
+        out.push_back((*this)(s));
+      }
+      release_loads(s, false, out);
+    }
+    return block(std::move(out), b.span);
+  }
+  // The tiles beside loops that `s` was the last to read: where that is a loop with late products, in front
+  // of those that end it, unless these read the tile, too.
+  void release_loads(const Stmt& s, bool before_end, std::vector<Stmt>& out) {
+    const RoleLoop* loop = all.plan.find(s);
+    for (auto& load : all.plan.loads) {
+      if (!load.last.same(s)) continue;
+      bool early = loop && !loop->late.empty() && std::ranges::none_of(loop->late, [&](size_t place) {
+                     return use_of(all.f, loop->body[place], load.tile).touched;
+                   });
+      if (early != before_end) continue;
+      out.push_back(all.arrive(all.words.at(&load).empty, imm(0), load.read_by_threads, s->span));
+    }
   }
   // Sums that are cleared in front of a loop whose first turn certainly comes: its first product may clear
   // them, which costs nothing.
@@ -230,7 +258,7 @@ struct Computer : ScopedRewriter {
     auto& n = *loop.loop.as<For>();
     out.push_back(all.instruction("wgmma_wait_group", {imm(0, i32)}, n.span));
     if (context.loops.size() < 2 && context.whiles.empty()) return;
-    Expr last = all.is_counted(loop)
+    Expr last = all.is_counted(&loop)
                     ? cast(i64, load(i32, all.counters.at(&loop), {}, n.span)) - 1
                     : substitute(turn, {{n.var.get(), n.min + n.extent - imm(1, n.extent->dtype)}});
     Expr slot = all.slot(loop, last);
@@ -259,6 +287,9 @@ struct Computer : ScopedRewriter {
     std::vector<Stmt> later_turn = part(loop, n.min + later + one, [](Turn& t) { t.run(true); });
     out.push_back(for_loop(later, imm(0, n.extent->dtype), n.extent - one, Loop::serial,
                            block(std::move(later_turn), n.span), n.span));
+    std::vector<Stmt> released;
+    release_loads(loop.loop, true, released);
+    out.insert(out.end(), released.begin(), released.end());
     for (auto& s : part(loop, n.min + n.extent, [](Turn& t) {
            t.begin_late();
            t.wait_for(t.begun.size());
@@ -266,7 +297,8 @@ struct Computer : ScopedRewriter {
       out.push_back(s);
     Stmt all_turns = block(std::move(out), n.span);
     if (has_turns(loop)) return all_turns;
-    return if_then(lt(imm(0, n.extent->dtype), n.extent), all_turns, {}, n.span);
+    Stmt without_turns = released.empty() ? Stmt() : block(std::move(released), n.span);
+    return if_then(lt(imm(0, n.extent->dtype), n.extent), all_turns, without_turns, n.span);
   }
 };
 

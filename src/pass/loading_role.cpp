@@ -1,5 +1,5 @@
-// The role that loads: what of the kernel says when and which tiles are loaded, and the loads, each as soon as
-// its slot is free.
+// The role that loads: what of the kernel says when and which tiles are loaded, and the loads, each as soon
+// as its slot is free.
 #include "base/error.h"
 #include "ops/tma_boxes.h"
 #include "pass/role_parts.h"
@@ -18,7 +18,7 @@ struct Loader {
     Expr turn = all.named_turn(loop, at, out);
     for (auto& ring : loop.rings) {
       const RingWords& words = all.words.at(&ring);
-      out.push_back(all.wait(words.empty, loop, turn, true));
+      out.push_back(all.wait_empty(loop, ring, turn));
       Expr slot = all.slot(loop, turn);
       for (auto& copy : ring.copies) {
         auto& t = *copy.as<Tile>();
@@ -31,12 +31,28 @@ struct Loader {
       }
       out.push_back(all.arrive(words.full, slot, false, loop.loop->span));
     }
-    if (all.is_counted(loop)) out.push_back(all.count(loop));
+    if (all.is_counted(&loop)) out.push_back(all.count(&loop, loop.loop->span));
+    return out;
+  }
+  // Of a tile beside the loops.
+  std::vector<Stmt> load(const RoleLoad& load) {
+    auto& t = *load.copy.as<Tile>();
+    const RingWords& words = all.words.at(&load);
+    Expr turn = all.turn(&load, load.copy, at);
+    Region word{words.full, {{.min = imm(0), .extent = imm(1), .point = true}}};
+    std::string why_not;
+    Stmt made =
+        tma_copy_of(all.f, all.k, all.target, {region_of(t, 0), region_of(t, 1), word}, t.span, why_not);
+    internal_check(why_not.empty(), "a load that was possible before");
+    std::vector<Stmt> out{all.wait_for(all.word(words.empty, imm(0), t.span), floormod(turn + 1, 2), t.span),
+                          made, all.arrive(words.full, imm(0), false, t.span)};
+    if (all.is_counted(&load)) out.push_back(all.count(&load, t.span));
     return out;
   }
   // What of the statement says when loads happen, and the loads.
   std::vector<Stmt> part(const Stmt& s) {
     if (!s) return {};
+    if (const RoleLoad* load = all.plan.find_load(s)) return this->load(*load);
     if (auto* n = s.as<Block>()) {
       Inside inside(at);
       std::vector<Stmt> out;

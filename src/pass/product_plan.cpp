@@ -46,8 +46,8 @@ struct ProductPlanner {
     if (f[g.a.buffer].scope != Scope::shared) return false;
     for (BufferId b : {g.a.buffer, g.b.buffer})
       if (!is_in_ring(b) && !is_constant(b)) return false;
-    return std::ranges::all_of(
-        loop.body, [&](auto& other) { return other.same(s) || !touches(other, g.c.buffer); });
+    return std::ranges::all_of(loop.body,
+                               [&](auto& other) { return other.same(s) || !touches(other, g.c.buffer); });
   }
   bool all_stay() const {
     bool all = true;
@@ -103,9 +103,10 @@ struct ProductPlanner {
       bool crossed = i > place || i < to;
       if (i == place || !crossed) continue;
       if (touches(s, g.c.buffer))
-        return fmt::format("the statement on line {} uses {} between this turn's product and the next turn's "
-                           "first ones",
-                           s->span.line, name(g.c.buffer));
+        return fmt::format(
+            "the statement on line {} uses {} between this turn's product and the next turn's "
+            "first ones",
+            s->span.line, name(g.c.buffer));
       for (BufferId b : {g.a.buffer, g.b.buffer})
         if (!is_in_ring(b) && writes(s, b))
           return fmt::format("the statement on line {} writes to {}, which it multiplies", s->span.line,

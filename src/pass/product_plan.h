@@ -6,7 +6,8 @@ namespace tl {
 
 // Two ways, by who looks at what a product sums up, and at what it multiplies:
 //   nobody in the loop     each stays in flight until that of the next turn has begun
-//   threads, in between    a product of what threads compute from another one is begun a turn late, behind the
+//   threads, in between    a product of what threads compute from another one is begun a turn late, behind
+//   the
 //                          next turn's first products: it runs while threads compute from those
 // Says in `loop` what happens, or returns why the loop's products have to end where they stand.
 std::string plan_products(const Function& f, const Kernel& k, const Target& target, RoleLoop& loop);

@@ -1,5 +1,6 @@
 #include "pass/role_parts.h"
 
+#include "ops/regions.h"
 #include "pass/turns.h"
 #include "pass/warp_width.h"
 
@@ -8,16 +9,25 @@ namespace tl {
 Stmt DividedKernel::instruction(std::string_view name, std::vector<Expr> args, Span span) const {
   return eval(call(*find_instr(name), std::move(args), span), span);
 }
-static Expr word(BufferId words, const Expr& slot, Span span) {
+Expr DividedKernel::word(BufferId words, const Expr& slot, Span span) const {
   return address(load(u64, words, {slot}, span), "", span);
 }
 
-Stmt DividedKernel::wait(BufferId words, const RoleLoop& loop, const Expr& turn, bool before) const {
-  Span span = loop.loop->span;
-  Expr phase = floormod(floordiv(turn, loop.slots) + (before ? 1 : 0), 2);
-  Expr ended =
-      call(*find_instr("mbarrier_try_wait"), {word(words, slot(loop, turn), span), cast(i32, phase)}, span);
+Stmt DividedKernel::wait_for(const Expr& word, const Expr& phase, Span span) const {
+  Expr ended = call(*find_instr("mbarrier_try_wait"), {word, cast(i32, phase)}, span);
   return while_loop(unary(UnaryOp::logical_not, ended), block({}, span), span);
+}
+
+Stmt DividedKernel::wait_full(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const {
+  Span span = loop.loop->span;
+  Expr phase = floormod(floordiv(turn, loop.slots), 2);
+  return wait_for(word(words.at(&ring).full, slot(loop, turn), span), phase, span);
+}
+
+Stmt DividedKernel::wait_empty(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const {
+  Span span = loop.loop->span;
+  Expr phase = floormod(floordiv(turn, loop.slots) + 1, 2);
+  return wait_for(word(words.at(&ring).empty, slot(loop, turn), span), phase, span);
 }
 
 Stmt DividedKernel::arrive(BufferId words, const Expr& slot, bool together, Span span) const {
@@ -29,26 +39,26 @@ Stmt DividedKernel::arrive(BufferId words, const Expr& slot, bool together, Span
   return block(std::move(out), span);
 }
 
-Expr DividedKernel::turn(const RoleLoop& loop, const WalkContext& at) {
+Expr DividedKernel::turn(const void* of, const Stmt& s, const WalkContext& at) {
   if (Expr number = turn_of(at)) return number;
-  auto it = counters.find(&loop);
+  auto it = counters.find(of);
   if (it == counters.end()) {
-    std::string name = loop.loop.as<For>()->var.as<Var>()->hint + "_turns";
-    BufferId id = f.add({.name = name, .dtype = i32, .scope = Scope::local, .span = loop.loop->span});
-    it = counters.emplace(&loop, id).first;
+    auto* loop = s.as<For>();
+    std::string name = loop ? loop->var.as<Var>()->hint : f[region_of(*s.as<Tile>(), 1).buffer].name;
+    BufferId id = f.add({.name = name + "_turns", .dtype = i32, .scope = Scope::local, .span = s->span});
+    it = counters.emplace(of, id).first;
   }
-  return cast(i64, load(i32, it->second, {}, loop.loop->span));
+  return cast(i64, load(i32, it->second, {}, s->span));
 }
 
-Stmt DividedKernel::count(const RoleLoop& loop) const {
-  BufferId id = counters.at(&loop);
-  Span span = loop.loop->span;
+Stmt DividedKernel::count(const void* of, Span span) const {
+  BufferId id = counters.at(of);
   return store(id, {}, binary(BinaryOp::add, load(i32, id, {}, span), imm(1, i32)), span);
 }
 
 Expr DividedKernel::named_turn(const RoleLoop& loop, const WalkContext& at, std::vector<Stmt>& out) {
-  Expr number = turn(loop, at);
-  if (!is_counted(loop)) return number;
+  Expr number = turn(&loop, loop.loop, at);
+  if (!is_counted(&loop)) return number;
   Expr name = var("turn");
   out.push_back(let(name, number, loop.loop->span));
   return name;

@@ -18,23 +18,28 @@ struct DividedKernel {
   Kernel& k;
   const Target& target;
   const RolePlan& plan;
-  std::map<const RoleRing*, RingWords> words = {};
-  std::map<const RoleLoop*, BufferId> counters = {};  // of turns that do not follow from the loops
-  std::map<const RoleLoop*, BufferId> anchors = {};   // of loops that have one
-  std::vector<StoreParts> stores = {};                // fragments that leave by the accelerator
-  std::set<const StmtNode*> clearing = {};  // products that clear their sums in a loop's first turn,
-  std::set<const StmtNode*> dropped = {};   // and the statements that they replace
+  std::map<const void*, RingWords> words = {};    // of a RoleRing, or a RoleLoad
+  std::map<const void*, BufferId> counters = {};  // of turns of a RoleLoop, or a RoleLoad, that do not follow
+                                                  // from the loops around
+  std::map<const RoleLoop*, BufferId> anchors = {};  // of loops that have one
+  std::vector<StoreParts> stores = {};               // fragments that leave by the accelerator
+  std::set<const StmtNode*> clearing = {};           // products that clear their sums in a loop's first turn,
+  std::set<const StmtNode*> dropped = {};            // and the statements that they replace
 
   Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const;
   static Expr slot(const RoleLoop& loop, const Expr& turn) { return floormod(turn, loop.slots); }
-  Stmt wait(BufferId words, const RoleLoop& loop, const Expr& turn, bool before) const;
+  // For the phase of `full` that the turn's slot is in, or of `empty` before that one.
+  Stmt wait_full(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const;
+  Stmt wait_empty(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const;
+  Stmt wait_for(const Expr& word, const Expr& phase, Span span) const;
+  Expr word(BufferId words, const Expr& slot, Span span) const;
   // One thread of each warp, behind all of them where they have read the slot themselves.
   Stmt arrive(BufferId words, const Expr& slot, bool together, Span span) const;
 
   // The number of the turn that `at` stands in, all loops around counted.
-  Expr turn(const RoleLoop& loop, const WalkContext& at);
-  bool is_counted(const RoleLoop& loop) const { return counters.contains(&loop); }
-  Stmt count(const RoleLoop& loop) const;
+  Expr turn(const void* of, const Stmt& s, const WalkContext& at);
+  bool is_counted(const void* of) const { return counters.contains(of); }
+  Stmt count(const void* of, Span span) const;
   // The turn by a name, so that regions do not read memory.
   Expr named_turn(const RoleLoop& loop, const WalkContext& at, std::vector<Stmt>& out);
 };

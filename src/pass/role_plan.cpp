@@ -4,8 +4,8 @@
 
 #include "base/product.h"
 #include "ops/mapping.h"
-#include "ops/tma_boxes.h"
-#include "pass/box_uses.h"
+#include "ops/regions.h"
+#include "pass/loading_warps.h"
 #include "pass/product_plan.h"
 #include "pass/schedule.h"
 #include "pass/slots.h"
@@ -151,92 +151,16 @@ struct RolePlanner {
   const Kernel& k;
   const Target& target;
   Team team = whole_block(k);
-  std::map<BufferId, std::string> for_threads = tiles_for_threads(f, k);
-  std::set<BufferId> written = {};  // by the kernel
-  bool writes_tensors = false;
-
-  // ── what the warps that load can know ───────────────────────────────────────────────────────────────
-  std::string why_unknown(const Expr& e) const {
-    std::string why;
-    visit(
-        e,
-        [&](const Load& n) {
-          if (f[n.buffer].scope != Scope::global || written.contains(f.storage(n.buffer)))
-            why = fmt::format("it depends on {}, which the kernel computes", f[n.buffer].name);
-        },
-        [&](const Call& n) {
-          if (n.intrinsic->effect != Intrinsic::Effect::pure)
-            why = fmt::format("it depends on {}", n.intrinsic->name);
-        });
-    return why;
-  }
-  // Of everything that says when and which tiles are loaded.
-  std::string why_unknown_around(const Stmt& copy) const {
-    std::string why;
-    auto ask = [&](const Expr& e) {
-      if (why.empty()) why = why_unknown(e);
-    };
-    walk(k.body, {.team = team}, [&](const Stmt& s, const WalkContext& at) {
-      if (!s.same(copy)) return true;
-      for (auto* n : at.loops) ask(n->min), ask(n->extent);
-      for (auto& [condition, holds] : at.conditions) ask(condition);
-      if (!at.whiles.empty())
-        why = fmt::format("it stands in the while loop on line {}", at.whiles[0]->span.line);
-      std::set<const ExprNode*> asked;
-      auto used = [&](const Expr& e) {
-        return contains(e, [&](const Var& v) { return asked.contains(&v); });
-      };
-      visit_nodes(s, [&](const Node& n) {
-        if (n.kind == Kind::Var) asked.insert(static_cast<const ExprNode*>(&n));
-        if (n.kind == Kind::Load) ask(Expr(static_cast<const ExprNode*>(&n)));
-      });
-      auto take = [&](const Expr& e) { visit(e, [&](const Var& v) { asked.insert(&v); }); };
-      for (auto* n : at.loops) take(n->min), take(n->extent);
-      for (auto& [condition, holds] : at.conditions) take(condition);
-      for (size_t i = at.lets.size(); i-- > 0;)
-        if (used(at.lets[i]->var)) {
-          ask(at.lets[i]->value);
-          take(at.lets[i]->value);
-        }
-      return true;
-    });
-    return why;
-  }
+  LoadingWarps loading = loading_warps(f, k, target);
 
   // ── one loop ────────────────────────────────────────────────────────────────────────────────────────
   std::string why_not_loaded(const LoopPlanner& loop, const Early& e) const {
     if (!e.why_not.empty()) return e.why_not;
     if (!e.conditions.empty()) return "it stands under a condition";
-    if (written.contains(f.storage(e.tensor)))
-      return fmt::format("the kernel writes to {}", f[e.tensor].name);
-    if (writes_tensors && may_alias(k, e.tensor))
-      return fmt::format("the kernel writes to a tensor that may overlap {}", f[e.tensor].name);
     if (std::string why = loop.why_one_slot(e.tile); !why.empty()) return why;
     if (is_used_outside(loop, e.tile))
       return fmt::format("{} is used outside of the loop as well", f[e.tile].name);
-    auto* t = e.stmt.as<Tile>();
-    if (!t || t->op->name != "copy") return "its elements are computed, not moved";
-    if (t->attrs.find("disable_tma")) return "disable_tma says so";
-    if (t->attrs.find("loop_layout") || t->attrs.find("coalesced_width"))
-      return "it says which threads do it";
-    if (auto it = for_threads.find(f.storage(e.tile)); it != for_threads.end()) return it->second;
-    if (std::string why = why_unknown_around(e.stmt); !why.empty()) return why;
-    // As it will be: from a tile of several slots, which need not begin where boxes do.
-    std::string why;
-    BufferInfo word{.name = "word", .dtype = u64, .shape = {imm(1)}, .scope = Scope::shared, .span = t->span};
-    BufferInfo slotted = f[e.tile];
-    slotted.slots = 2;
-    give_slots(slotted);
-    size_t buffers = f.buffers.size();
-    BufferId words = f.add(word);
-    Region to = region_of(*t, 1);
-    to.buffer = f.add(slotted);
-    to.ranges.insert(to.ranges.begin(), Range{.min = var("slot"), .extent = imm(1), .point = true});
-    tma_copy_of(f, k, target,
-                {t->operands[0], to, Region{words, {{.min = imm(0), .extent = imm(1), .point = true}}}},
-                t->span, why);
-    f.buffers.resize(buffers);
-    return why;
+    return loading.why_not(e.stmt, e.tensor, e.tile, true);
   }
   bool is_used_outside(const LoopPlanner& loop, BufferId tile) const {
     bool outside = false;
@@ -330,17 +254,59 @@ struct RolePlanner {
     return "";
   }
 
+  // ── tiles beside the loops ──────────────────────────────────────────────────────────────────────────
+  // The copies of a block with divided loops in it, whose tiles are used behind them there and nowhere else.
+  void find_loads(const Stmt& s, RolePlan& plan) const {
+    if (!s || plan.find(s)) return;
+    if (auto* n = s.as<Block>()) {
+      bool has_loops = contains(s, [&](const For& loop) { return plan.find(Stmt(&loop)) != nullptr; });
+      for (size_t i = 0; i < n->stmts.size(); i++) {
+        if (!has_loops) continue;
+        if (auto load = load_of(*n, i)) plan.loads.push_back(*load);
+      }
+      for (auto& inner : n->stmts) find_loads(inner, plan);
+    } else if (auto* loop = s.as<For>()) {
+      find_loads(loop->body, plan);
+    } else if (auto* branch = s.as<If>()) {
+      find_loads(branch->then_body, plan);
+      find_loads(branch->else_body, plan);
+    }
+  }
+  std::optional<RoleLoad> load_of(const Block& b, size_t place) const {
+    auto* t = b.stmts[place].as<Tile>();
+    if (!t || t->op->name != "copy") return {};
+    const Region &from = region_of(*t, 0), &to = region_of(*t, 1);
+    if (f[from.buffer].scope != Scope::global || f[to.buffer].scope != Scope::shared || !is_whole(to, f))
+      return {};
+    constexpr int64_t row = 128;  // in bytes: TMA moves shorter ones slowly
+    if (tile_shape(f[to.buffer]).back() * f[to.buffer].dtype.bits / 8 % row) return {};
+    for (size_t i = 0; i < f.buffers.size(); i++)
+      if (BufferId other{int(i)}; other != to.buffer && f.storage(other) == f.storage(to.buffer)) return {};
+    RoleLoad load{.copy = b.stmts[place], .tile = to.buffer, .last = {}};
+    int64_t uses = 0, behind = 0;
+    bool writes = false;
+    visit_effects(k.body, [&](const Stmt& s, const Effect& e) {
+      if (e.buffer != to.buffer || s.as<Alloc>() || s.same(load.copy)) return;
+      uses++;
+      writes |= e.access != Access::read;
+      load.read_by_threads |= !is_gemm(s) || !why_no_wgmma(f, k, target, s).empty();
+    });
+    for (size_t i = place + 1; i < b.stmts.size(); i++) {
+      int64_t before = behind;
+      visit_effects(b.stmts[i], [&](const Stmt&, const Effect& e) { behind += e.buffer == to.buffer; });
+      if (behind > before) load.last = b.stmts[i];
+    }
+    bool own = uses > 0 && uses == behind && !writes;
+    if (!own || !loading.why_not(load.copy, from.buffer, to.buffer, false).empty()) return {};
+    return load;
+  }
+
   void refuse(const Stmt& loop, const std::string& why) const {
     f.notes.push_back({"assign_roles", "loop " + loop.as<For>()->var.as<Var>()->hint,
                        "no warps of its own load its tiles: " + why, loop->span, true});
   }
   RolePlan run() {
     RolePlan out{.consumers = thread_count(k)};
-    visit_effects(k.body, [&](const Stmt&, const Effect& e) {
-      if (e.access == Access::read) return;
-      written.insert(f.storage(e.buffer));
-      writes_tensors |= f[e.buffer].scope == Scope::global;
-    });
     std::vector<Stmt> loops;
     visit(k.body, [&](const For& n) {
       bool nested = contains(n.body, [](const For& inner) { return inner.loop == Loop::pipelined; });
@@ -362,6 +328,7 @@ struct RolePlanner {
       refuse(out.loops[0].loop, few);
       out.loops.clear();
     }
+    if (!out.loops.empty()) find_loads(k.body, out);
     return out;
   }
 };
@@ -371,6 +338,10 @@ struct RolePlanner {
 const RoleLoop* RolePlan::find(const StmtNode* loop) const {
   auto it = std::ranges::find_if(loops, [&](auto& l) { return l.loop.get() == loop; });
   return it == loops.end() ? nullptr : &*it;
+}
+const RoleLoad* RolePlan::find_load(const Stmt& copy) const {
+  auto it = std::ranges::find_if(loads, [&](auto& l) { return l.copy.same(copy); });
+  return it == loads.end() ? nullptr : &*it;
 }
 const RoleLoop* RolePlan::find(const Stmt& loop) const { return find(loop.get()); }
 

@@ -10,8 +10,8 @@ namespace tl {
 struct RoleRing {
   std::vector<BufferId> tiles = {};
   std::vector<Stmt> copies = {};
-  size_t first = 0;                      // of the loop's statements, that uses them
-  std::vector<size_t> readers = {};      // all that use them, in order
+  size_t first = 0;                  // of the loop's statements, that uses them
+  std::vector<size_t> readers = {};  // all that use them, in order
   bool read_by_threads = false;
 };
 struct RoleLoop {
@@ -20,21 +20,30 @@ struct RoleLoop {
   std::vector<Stmt> allocs = {};
   std::vector<Stmt> body = {};  // its statements without the copies
   std::vector<RoleRing> rings = {};
-  // Products that are begun, and waited for where something needs them (product_plan.h). If none is late, they
-  // stay in flight until those of the next turn have begun.
+  // Products that are begun, and waited for where something needs them (product_plan.h). If none is late,
+  // they stay in flight until those of the next turn have begun.
   std::set<const StmtNode*> in_flight = {};
   std::vector<size_t> late = {};  // those that are begun a turn late,
   size_t late_place = 0;          // in front of this statement of the next turn
   Stmt anchored = {};             // the last that threads do beside them,
   BufferId anchor = {};           // and what it computes
 };
+// A tile beside the loops, that the role that loads fills each time its copy comes.
+struct RoleLoad {
+  Stmt copy;
+  BufferId tile;
+  Stmt last;  // of the statements behind the copy, in the same block, that use it
+  bool read_by_threads = false;
+};
 struct RolePlan {
-  std::vector<RoleLoop> loops = {};                   // none: the kernel has one role
+  std::vector<RoleLoop> loops = {};  // none: the kernel has one role
+  std::vector<RoleLoad> loads = {};
   int64_t consumers = 0;                              // threads, from 0 on; those that load stand behind them
   int64_t blocks = 1;                                 // that a multiprocessor runs at once
   int64_t load_registers = 0, compute_registers = 0;  // of a thread; 0: as many as at the launch
   int64_t free_bytes = 0;                             // of shared memory, that a block may still take
 
+  const RoleLoad* find_load(const Stmt& copy) const;
   const RoleLoop* find(const Stmt& loop) const;
   const RoleLoop* find(const StmtNode* loop) const;
 };

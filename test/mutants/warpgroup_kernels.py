@@ -76,6 +76,59 @@ def divided(by_roles):
     return make, (0,), inputs, exact
 
 
+def late():
+    """A plain program: one block, two tiles of queries, thirteen steps each in rings of eight slots.  The
+    weighted sum of V is begun a turn late."""
+    queries, step, dim, steps = 128, 16, 64, 13
+
+    @T.prim_func
+    def main(
+        Q: T.Tensor((queries, dim), "float16"),
+        K: T.Tensor((steps * step, dim), "float16"),
+        V: T.Tensor((steps * step, dim), "float16"),
+        O: T.Tensor((queries, dim), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            q, k_tile = T.alloc_shared((64, dim), "float16"), T.alloc_shared((step, dim), "float16")
+            v_tile = T.alloc_shared((step, dim), "float16")
+            s, o = T.alloc_fragment((64, step), "float32"), T.alloc_fragment((64, dim), "float32")
+            p, most = T.alloc_fragment((64, step), "float16"), T.alloc_fragment((64,), "float32")
+            for t in T.serial(2):
+                T.copy(Q[t * 64, 0], q)
+                T.clear(o)
+                for k in T.Pipelined(steps, num_stages=2):
+                    T.copy(K[k * step, 0], k_tile)
+                    T.gemm(q, k_tile, s, transpose_B=True, clear_accum=True)
+                    T.reduce_max(s, most, dim=1)
+                    for i, j in T.Parallel(64, dim):
+                        o[i, j] = o[i, j] * T.float32(0.5) + most[i]
+                    T.copy(s, p)
+                    T.copy(V[k * step, 0], v_tile)
+                    T.gemm(p, v_tile, o)
+                T.copy(o, O[t * 64, 0])
+
+    def make(threads):
+        text = machine_text(main)
+        assert "q_empty" in text and "most_kept" in text
+        return text
+
+    def inputs(rng, size):
+        q = rng.standard_normal((queries, dim)).astype(np.float16)
+        k, v = (rng.standard_normal((steps * step, dim)).astype(np.float16) for _ in range(2))
+        return [q, k, v, nan(queries, dim, dtype=np.float32)]
+
+    def exact(q, k, v, o):
+        q, k, v = (x.astype(np.float64) for x in (q, k, v))
+        out = np.zeros((queries, dim))
+        for i in range(steps):
+            rows = slice(i * step, (i + 1) * step)
+            s = q @ k[rows].T
+            out = out * 0.5 + s.max(1, keepdims=True) + s @ v[rows]
+        return {3: out}
+
+    return make, (0,), inputs, exact
+
+
 def attention(causal):
     """One block of one head: five tiles of keys, in rings of two slots."""
     queries, keys, dim = 72, 76, 32  # so that both consumers see some of the last tile, where causal

@@ -1,0 +1,268 @@
+// Random programs that are divided among roles on Hopper: products of tiles that pipelined loops load, alone
+// or with threads' work between two of them; loops of any length, under conditions, in loops over tiles;
+// tiles that are loaded beside the loops.  Values stay small integers.
+#pragma once
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "fuzz/random_text.h"
+#include "fuzz/tile_program.h"
+
+namespace tl::fuzz {
+
+struct RoleText : RandomText {
+  std::set<std::string> features = {};
+  std::map<std::string, double> given = {};
+  std::vector<std::string> tiles = {}, params = {};
+  int64_t threads = 128, rows = 64, blocks = 1, turns = 1, named = 0;
+  std::string type = "f16";
+
+  void is(const std::string& feature) { features.insert(feature); }
+  std::string fresh(const std::string& prefix) { return fmt::format("{}{}", prefix, named++); }
+  std::string parameter(const std::string& prefix, const std::string& what) {
+    params.push_back(fresh(prefix));
+    std::string name = params.back();
+    params.back() += ": " + what;
+    return name;
+  }
+  std::string tile(const std::string& scope, const std::string& of, int64_t m, int64_t n = 0) {
+    std::string name = fresh(scope == "shared" ? "s" : "r");
+    tiles.push_back(n ? fmt::format("{} = {} {}[{}, {}]", name, scope, of, m, n)
+                      : fmt::format("{} = {} {}[{}]", name, scope, of, m));
+    return name;
+  }
+  template <class F>
+  void under(const std::string& head, F body) {
+    line("{}:", head);
+    indent++;
+    size_t before = lines.size();
+    body();
+    if (lines.size() == before) line("pass");
+    indent--;
+  }
+  template <class F>
+  void nest(int64_t m, int64_t n, F body) {
+    under(fmt::format("for i in parallel({})", m),
+          [&] { under(fmt::format("for j in parallel({})", n), [&] { line("{}", body()); }); });
+  }
+
+  // ── tensors ─────────────────────────────────────────────────────────────────────────────────────────
+  // Rows of 64 elements for each turn, and where those of turn `k` lie; perhaps fewer than the tiles need.
+  std::string rows_for(const std::string& what, int64_t height, int64_t most, std::string& place) {
+    int64_t extent = std::max<int64_t>(1, height * most - (chance(40) ? below(height) : 0)), columns = 64;
+    if (chance(25)) columns -= 8 * below(4), is("ragged: columns");
+    if (extent % height) is("ragged: rows");
+    std::string shape = fmt::format("{}, {}", extent, columns), before;
+    if (chance(25)) {
+      is("tensor of 3 dimensions");
+      shape = fmt::format("3, {}", shape), before = chance(50) ? "cast<i64>(bx) % 3, " : "1, ";
+    }
+    std::string name = parameter(what, fmt::format("{}[{}]", type, shape)),
+                index = fmt::format("k*{}", height);
+    if (chance(15)) index = fmt::format("({} - k)*{}", most - 1, height), is("rows: from the end");
+    place = fmt::format("{}[{}{} : +{}, 0 : +64]", name, before, index, height);
+    return name;
+  }
+  // The same rows for all turns of a loop, of this turn of the loop around.
+  std::string load_beside() {
+    std::string name = parameter("A", fmt::format("{}[{}, 64]", type, rows * blocks * turns)),
+                s = tile("shared", type, rows, 64);
+    line("copy({}[(cast<i64>(bx)*{} + t)*{} : +{}, 0 : +64], {})", name, turns, rows, rows, s);
+    is("tile beside the loop");
+    return s;
+  }
+
+  // ── loops ───────────────────────────────────────────────────────────────────────────────────────────
+  struct Trips {
+    std::string text;
+    int64_t most;
+  };
+  Trips trips() {
+    int64_t most = 2 + below(5);
+    switch (below(6)) {
+      case 0: {
+        std::string n = parameter("n", "i32");
+        given[n] = double(below(most + 1));
+        if (given[n] == 0) is("trips: 0");
+        if (given[n] == 1) is("trips: 1");
+        is("trips: scalar");
+        return {fmt::format("cast<i64>({})", n), most};
+      }
+      case 1:
+        is("trips: of the turn around");
+        return {fmt::format("min({}, t + {})", most, below(2)), most};
+      case 2:
+        is("trips: of the block");
+        return {fmt::format("min({}, cast<i64>(bx) + {})", most, below(3)), most};
+      case 3: {
+        std::string table = parameter("T", fmt::format("i32[{}]", blocks));
+        is("trips: of a tensor");
+        return {fmt::format("cast<i64>({}[bx]) % {}", table, most + 1), most};
+      }
+      default:
+        is("trips: constant");
+        return {std::to_string(most), most};
+    }
+  }
+  template <class F>
+  void loop(const Trips& n, F body) {
+    int64_t stages = 2 + below(3);
+    auto pipelined = [&] {
+      under(fmt::format("for k in pipelined({}) {{num_stages={}}}", n.text, stages), body);
+    };
+    if (!chance(15)) return pipelined();
+    is("under a condition");
+    std::string n0 = parameter("n", "i32");
+    given[n0] = double(below(2));
+    under(chance(50) ? fmt::format("if {} > 0", n0) : "if t != 1", pipelined);
+  }
+
+  // ── products alone ──────────────────────────────────────────────────────────────────────────────────
+  void products() {
+    Trips n = trips();
+    int64_t width = 64 * (1 + below(2)), count = 1 + below(2);
+    std::string place, a, beside;
+    if (chance(25)) beside = load_beside();
+    std::vector<std::string> sums, b;
+    for (int64_t i = 0; i < count; i++) {
+      sums.push_back(tile("fragment", "f32", rows, width));
+      b.push_back(tile("shared", type, width, 64));
+      line("clear({})", sums.back());
+    }
+    if (count > 1) is("several products");
+    std::string seen = chance(20) ? tile("fragment", "f32", width) : "", all = seen.empty() ? "" : fresh("r");
+    if (!seen.empty()) {
+      tiles.push_back(fmt::format("{} = fragment f32[{}]", all, width));
+      line("clear({})", all);
+      is("threads read what products read");
+    }
+    loop(n, [&] {
+      a = beside;
+      if (a.empty()) {
+        rows_for("A", rows, n.most, place);
+        a = tile("shared", type, rows, 64);
+        line("copy({}, {})", place, a);
+      }
+      for (int64_t i = 0; i < count; i++) {
+        rows_for("B", width, n.most, place);
+        line("copy({}, {})", place, b[size_t(i)]);
+      }
+      for (int64_t i = 0; i < count; i++)
+        line("gemm({}, {}, {}) {{trans_b=1}}", a, b[size_t(i)], sums[size_t(i)]);
+      if (!seen.empty()) {
+        line("reduce_sum({}, {}) {{clear=1, dim=1}}", b[0], seen);
+        under(fmt::format("for i in parallel({})", width),
+              [&] { line("{0}[i] = {0}[i] + {1}[i]", all, seen); });
+      }
+    });
+    for (auto& s : sums) leave(s, width);
+    if (!seen.empty())
+      line("copy({}, {}[cast<i64>(bx), t, 0:])", all,
+           parameter("O", fmt::format("f32[{}, {}, {}]", blocks, turns, width)));
+  }
+
+  // ── threads between products ────────────────────────────────────────────────────────────────────────
+  struct Chain {
+    int64_t width = 64;
+    std::string a = {}, b = {}, c = {}, s = {}, p = {}, kept = {}, o = {}, sums = {};
+  };
+  void mask(const Chain& x) {
+    is("a mask under a condition");
+    under(chance(50) ? "if k % 2 == 1" : fmt::format("if k >= cast<i64>(bx) + {}", below(2)), [&] {
+      nest(rows, x.width, [&] { return fmt::format("{}[i, j] = select(i < j, 5.0, {}[i, j])", x.s, x.s); });
+    });
+  }
+  void first_product(const Chain& x, bool masked) {
+    if (!masked && chance(50)) {
+      line("gemm({}, {}, {}) {{clear_accum=1, policy=\"full_row\", trans_b=1}}", x.a, x.b, x.s);
+      return;
+    }
+    line("clear({})", x.s);
+    if (masked) mask(x);
+    line("gemm({}, {}, {}) {{policy=\"full_row\", trans_b=1}}", x.a, x.b, x.s);
+    if (chance(25)) {
+      is("two products into one tile");
+      line("gemm({}, {}, {}) {{policy=\"full_row\", trans_b=1}}", x.a, x.b, x.s);
+    }
+  }
+  void threads_between(const Chain& x) {
+    if (chance(60))
+      nest(rows, x.width, [&] { return fmt::format("{0}[i, j] = max({0}[i, j], -{0}[i, j])", x.s); });
+    if (!x.sums.empty()) line("reduce_max({}, {}) {{clear=1, dim=1}}", x.s, x.sums);
+    if (!x.sums.empty() && chance(70)) {
+      is("sums that threads change");
+      nest(rows, 64, [&] { return fmt::format("{0}[i, j] = {1}[i] - {0}[i, j]", x.o, x.sums); });
+    }
+    line("copy({}, {})", x.s, x.p);
+    if (!x.kept.empty()) line("copy({}, {})", x.p, x.kept);
+  }
+  void chain() {
+    Chain x;
+    Trips n = trips();
+    std::string place;
+    x.width = 64 * (1 + below(2));
+    bool masked = chance(30), same = x.width == 64 && chance(20), last = chance(15), third = chance(20);
+    x.a = load_beside();
+    x.b = tile("shared", type, x.width, 64);
+    x.c = same ? x.b : tile("shared", type, x.width, 64);
+    x.s = tile("fragment", "f32", rows, x.width);
+    x.p = tile("fragment", type, rows, x.width);
+    if (chance(35)) x.kept = tile("shared", type, rows, x.width), is("factors through shared memory");
+    if (chance(60)) x.sums = tile("fragment", "f32", rows);
+    x.o = tile("fragment", "f32", rows, 64);
+    std::string q = third ? tile("fragment", "f32", rows, 64) : "";
+    line("clear({})", x.o);
+    if (third) line("clear({})", q), is("two late products");
+    if (same) is("one tile for both products");
+    loop(n, [&] {
+      rows_for("B", x.width, n.most, place);
+      line("copy({}, {})", place, x.b);
+      first_product(x, masked);
+      threads_between(x);
+      if (!same) {
+        rows_for("C", x.width, n.most, place);
+        line("copy({}, {})", place, x.c);
+      }
+      const std::string& factor = x.kept.empty() ? x.p : x.kept;
+      line("gemm({}, {}, {}) {{policy=\"full_row\"}}", factor, x.c, x.o);
+      if (third) line("gemm({}, {}, {}) {{policy=\"full_row\"}}", factor, x.c, q);
+      if (last) {
+        is("sums that the turn looks at again");
+        nest(rows, 64, [&] { return fmt::format("{0}[i, j] = -{0}[i, j]", x.o); });
+      }
+    });
+    leave(x.o, 64);
+    if (third) leave(q, 64);
+  }
+
+  // ── all of it ───────────────────────────────────────────────────────────────────────────────────────
+  void leave(const std::string& sums, int64_t width) {
+    std::string out =
+        parameter("O", fmt::format("f32[{}, {}, {}, {}]", blocks, turns, rows - (chance(20) ? 8 : 0), width));
+    if (chance(30)) {
+      is("threads in front of the store");
+      nest(rows, width, [&] { return fmt::format("{0}[i, j] = {0}[i, j] + 1.0", sums); });
+    }
+    line("copy({}, {}[cast<i64>(bx), t, 0 : +{}, 0 : +{}])", sums, out, rows, width);
+  }
+  Program make() {
+    threads = chance(30) ? 256 : 128;
+    rows = threads / 2;
+    blocks = 1 + below(3), turns = 1 + below(3);
+    type = chance(70) ? "f16" : "bf16";
+    is(turns > 1 ? "in a loop over tiles" : "one tile");
+    indent = 2;
+    under(fmt::format("for t in serial({})", turns), [&] {
+      chance(60) ? chain() : products();
+      if (chance(20)) is("two loops"), chance(50) ? chain() : products();
+    });
+    std::string text = "func main(";
+    for (auto& p : params) text += (&p == &params[0] ? "" : ", ") + p;
+    text += fmt::format("):\n  kernel main grid(bx: {}) threads({}):\n", blocks, threads);
+    for (auto& t : tiles) text += "    " + t + "\n";
+    return {.text = text + this->text(), .given = given};
+  }
+};
+
+}  // namespace tl::fuzz

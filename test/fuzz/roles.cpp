@@ -1,0 +1,85 @@
+// Random programs for the roles of Hopper: they are divided, or say why not, and compute what the reference
+// does, in any order of warps.
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "fuzz/harness.h"
+#include "fuzz/role_text.h"
+#include "ops/op.h"
+
+using namespace tl;
+
+namespace {
+
+fuzz::Program divided(uint64_t seed) { return fuzz::RoleText{{.random = std::mt19937_64(seed)}}.make(); }
+
+constexpr std::string_view role_features = R"(
+  a mask under a condition
+  factors through shared memory
+  in a loop over tiles
+  one tile
+  one tile for both products
+  ragged: columns
+  ragged: rows
+  rows: from the end
+  several products
+  sums that the turn looks at again
+  sums that threads change
+  tensor of 3 dimensions
+  threads in front of the store
+  threads read what products read
+  tile beside the loop
+  trips: 0
+  trips: 1
+  trips: constant
+  trips: of a tensor
+  trips: of the block
+  trips: of the turn around
+  trips: scalar
+  two late products
+  two loops
+  two products into one tile
+  under a condition)";
+
+}  // namespace
+
+TEST_CASE("programs that roles divide compute what the reference does") {
+  fuzz::run_programs({.name = "roles",
+                      .programs = 24,
+                      .fresh = 8,
+                      .share = 0.2,
+                      .make = divided,
+                      .targets = {"sim:sm_90a"}});
+}
+
+TEST_CASE("programs for roles have every feature, and most are divided") {
+  constexpr int64_t programs = 400, compiled = 60;
+  std::map<std::string, int64_t> counts;
+  int64_t in_roles = 0, late = 0;
+  for (int64_t seed = 0; seed < programs; seed++) {
+    fuzz::RoleText text{{.random = std::mt19937_64(uint64_t(seed))}};
+    fuzz::Program p = text.make();
+    for (auto& feature : text.features) counts[feature]++;
+    if (seed >= compiled) continue;
+    auto kernel = compile(parse_text(p.text, "fuzz.ir"), *find_target("sm_90a"));
+    bool divides = false, delays = false;
+    for (auto& note : kernel.function.notes) {
+      divides |= note.text.find("by TMA, the threads") != note.text.npos;
+      delays |= note.text.find("begun a turn late") != note.text.npos;
+    }
+    in_roles += divides, late += delays;
+  }
+  std::string table, feature;
+  for (std::istringstream list{std::string(role_features)}; std::getline(list >> std::ws, feature);) {
+    double share = 100.0 * double(counts[feature]) / double(programs);
+    table += fmt::format("  {:5.1f} %  {}\n", share, feature);
+    CHECK_MESSAGE(share >= 1, feature);
+    counts.erase(feature);
+  }
+  for (auto& [other, count] : counts) CHECK_MESSAGE(false, "not in the list: " << other << " " << count);
+  CHECK_GE(in_roles * 10, compiled * 7);
+  CHECK_GE(late * 10, compiled * 3);
+  MESSAGE("of the programs have:\n"
+          << table << in_roles << " of " << compiled << " are divided, " << late << " with late products");
+}

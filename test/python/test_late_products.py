@@ -1,0 +1,299 @@
+"""Products of what threads compute from another product: begun a turn late, they run beside the next turn's
+threads.  Which loops have them, why not others, and that each form computes what it means in every order of
+warps."""
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from test_roles import poisoned, run, text_of, why_not
+
+SIM = "sim:sm_90a"
+
+
+def chain(steps, rows=64, width=64, depth=64, threads=128, stages=2, through="fragment", form="scaled"):
+    """O = sum over k of f(A · B[k]) · C[k], where f halves; `form`: what else the turn does with O."""
+    n = T.dynamic("n") if steps is None else steps * width
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((rows, depth), "float16"),
+        B: T.Tensor((n, depth), "float16"),
+        C: T.Tensor((n, 64), "float16"),
+        O: T.Tensor((rows, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=threads):
+            a = T.alloc_shared((rows, depth), "float16")
+            b, c = T.alloc_shared((width, depth), "float16"), T.alloc_shared((width, 64), "float16")
+            s = T.alloc_fragment((rows, width), "float32")
+            p = T.alloc_fragment((rows, width), "float16")
+            kept = T.alloc_shared((rows, width), "float16")
+            o, total = T.alloc_fragment((rows, 64), "float32"), T.alloc_fragment((rows,), "float32")
+            full_row = T.GemmWarpPolicy.FullRow
+            T.copy(A, a)
+            T.clear(o)
+            for k in T.Pipelined(T.ceildiv(n, width), num_stages=stages):
+                T.copy(B[k * width, 0], b)
+                T.clear(s)
+                if form == "masked" and k % 2 == 1:
+                    for i, j in T.Parallel(rows, width):
+                        if j > i:
+                            s[i, j] = 8
+                T.gemm(a, b, s, transpose_B=True, policy=full_row)
+                for i, j in T.Parallel(rows, width):
+                    s[i, j] = s[i, j] / 2
+                T.reduce_sum(s, total, dim=1)
+                if form == "scaled":
+                    for i, j in T.Parallel(rows, 64):
+                        o[i, j] = o[i, j] / 2
+                T.copy(s, p)
+                if through == "shared":
+                    T.copy(p, kept)
+                T.copy(C[k * width, 0], c)
+                if through == "shared":
+                    T.gemm(kept, c, o, policy=full_row)
+                else:
+                    T.gemm(p, c, o, policy=full_row)
+            T.copy(o, O)
+
+    return main
+
+
+def chain_of(a, b, c, width, form):
+    """The same in float64, with the half-precision factors between the products."""
+    out = np.zeros((a.shape[0], 64))
+    for k in range(len(b) // width):
+        rows = slice(k * width, (k + 1) * width)
+        s = a.astype(float) @ b[rows].T.astype(float)
+        if form == "masked" and k % 2 == 1:
+            s += 8 * (np.arange(width) > np.arange(a.shape[0])[:, None])
+        if form == "scaled":
+            out /= 2
+        out += (s / 2).astype(np.float16).astype(float) @ c[rows].astype(float)
+    return out
+
+
+def small(*shape, seed):
+    return np.random.default_rng(seed).integers(-1, 2, shape).astype(np.float16)
+
+
+def is_late(kernel):
+    return "begun a turn late" in kernel.report.text
+
+
+@pytest.mark.parametrize("form", ["scaled", "masked", "plain"])
+@pytest.mark.parametrize("through", ["fragment", "shared"])
+@pytest.mark.parametrize("steps, options", [(2, {}), (3, {"stages": 3}), (5, {"rows": 128, "threads": 256})])
+def test_chains(steps, options, through, form):
+    width, rows = 64, options.get("rows", 64)
+    a, b, c = small(rows, 64, seed=0), small(steps * width, 64, seed=1), small(steps * width, 64, seed=2)
+    o = poisoned(rows, 64)
+    kernel = run(chain(steps, through=through, form=form, **options), a, b, c, o, seeds=range(4))
+    assert is_late(kernel), kernel.report.text
+    assert np.array_equal(o, chain_of(a, b, c, width, form))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 6])
+@pytest.mark.parametrize("form", ["scaled", "masked"])
+def test_trips_that_only_the_call_knows(steps, form):
+    a, b, c = small(64, 64, seed=0), small(steps * 64, 64, seed=1), small(steps * 64, 64, seed=2)
+    o = poisoned(64, 64)
+    kernel = run(chain(None, form=form), a, b, c, o)
+    assert is_late(kernel)
+    assert np.array_equal(o, chain_of(a, b, c, 64, form))
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_from_one_tile_to_the_next(uneven):
+    """Loops around: the turns count on, and a tile beside the loop is loaded once for each of its uses."""
+    tiles, most = 5, 4
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((tiles, 64, 64), "float16"),
+        B: T.Tensor((most * 64, 64), "float16"),
+        O: T.Tensor((tiles, 64, 64), "float32"),
+        n: T.int32,
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_shared((64, 64), "float16")
+            s, o = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64, 64), "float32")
+            p = T.alloc_fragment((64, 64), "float16")
+            for t in T.serial(tiles):
+                T.copy(A[t, :, :], a)
+                T.clear(o)
+                for k in T.Pipelined(T.min(n, t) if uneven else n, num_stages=2):
+                    T.copy(B[k * 64, 0], b)
+                    T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                    T.copy(s, p)
+                    T.copy(B[k * 64, 0], c)
+                    T.gemm(p, c, o)
+                T.copy(o, O[t, :, :])
+
+    a, b = small(tiles, 64, 64, seed=0), small(most * 64, 64, seed=1)
+    for n in (0, 1, 2, most):
+        o = poisoned(tiles, 64, 64)
+        kernel = run(main, a, b, o, n, seeds=range(3))
+        assert is_late(kernel) and "a_full" in text_of(kernel)
+        for t in range(tiles):
+            rows = b[: 64 * (min(n, t) if uneven else n)]
+            exact = chain_of(a[t] * 2, rows, rows, 64, "plain")
+            assert np.array_equal(o[t], exact), (n, t)
+
+
+def test_one_tile_for_both_products():
+    """Latent attention: what the late product reads was loaded a turn ago, and keeps its slot for two."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float16"), B: T.Tensor((256, 64), "float16"), O: T.Tensor((64, 64), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            s, o = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64, 64), "float32")
+            p = T.alloc_fragment((64, 64), "float16")
+            T.copy(A, a)
+            T.clear(o)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                T.copy(s, p)
+                T.gemm(p, b, o)
+            T.copy(o, O)
+
+    a, b, o = small(64, 64, seed=0), small(256, 64, seed=1), poisoned(64, 64)
+    kernel = run(main, a, b, o, seeds=range(6))
+    assert is_late(kernel)
+    assert np.array_equal(o, chain_of(a * 2, b, b, 64, "plain"))
+
+
+def test_two_late_products_and_one_that_is_looked_at():
+    """A gradient's shape: two sums grow by what threads have computed, a third leaves in every turn."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float16"),
+        B: T.Tensor((256, 64), "float16"),
+        O: T.Tensor((2, 64, 64), "float32"),
+        D: T.Tensor((4, 64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_shared((64, 64), "float16")
+            s, t, d = [T.alloc_fragment((64, 64), "float32") for _ in range(3)]
+            o, q = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64, 64), "float32")
+            p, r = T.alloc_fragment((64, 64), "float16"), T.alloc_fragment((64, 64), "float16")
+            T.copy(A, a)
+            T.clear(o)
+            T.clear(q)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(B[k * 64, 0], b)
+                T.copy(B[(3 - k) * 64, 0], c)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                T.gemm(a, c, t, transpose_B=True, clear_accum=True)
+                T.copy(s, p)
+                T.gemm(p, c, o)
+                for i, j in T.Parallel(64, 64):
+                    t[i, j] = t[i, j] - s[i, j]
+                T.copy(t, r)
+                T.gemm(r, b, q)
+                T.gemm(r, c, d, clear_accum=True)
+                T.copy(d, D[k, :, :])
+            T.copy(o, O[0, :, :])
+            T.copy(q, O[1, :, :])
+
+    a, b = small(64, 64, seed=0), small(256, 64, seed=1)
+    o, d = poisoned(2, 64, 64), poisoned(4, 64, 64)
+    kernel = run(main, a, b, o, d, seeds=range(4))
+    assert is_late(kernel), kernel.report.text
+    exact, parts = np.zeros((2, 64, 64)), b.astype(float).reshape(4, 64, 64)
+    for k in range(4):
+        b_k, c_k = parts[k], parts[3 - k]
+        s, t = a @ b_k.T, a @ c_k.T
+        exact[0] += s @ c_k
+        exact[1] += (t - s) @ b_k
+        assert np.array_equal(d[k], (t - s) @ c_k), k
+    assert np.array_equal(o, exact)
+
+
+def test_sums_that_the_turn_looks_at_again():
+    """What stands between this turn's product and the next turn's first keeps it from being late."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float16"), B: T.Tensor((256, 64), "float16"), O: T.Tensor((64, 64), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            s, o = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64, 64), "float32")
+            p = T.alloc_fragment((64, 64), "float16")
+            T.copy(A, a)
+            T.clear(o)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                T.copy(s, p)
+                T.gemm(p, b, o)
+                for i, j in T.Parallel(64, 64):
+                    o[i, j] = o[i, j] / 2
+            T.copy(o, O)
+
+    a, b, o = small(64, 64, seed=0), small(256, 64, seed=1), poisoned(64, 64)
+    kernel = tilelang.compile(main, target=SIM)
+    assert not kernel.simulate(a, b, o).findings
+    assert "cannot be begun a turn later" in why_not(kernel) and "uses o between" in why_not(kernel)
+    exact = np.zeros((64, 64))
+    for part in b.astype(float).reshape(4, 64, 64):
+        exact = (exact + a @ part.T @ part) / 2
+    assert np.array_equal(o, exact)
+
+
+def test_blocks_with_unequal_work_do_not_walk():
+    """A block each where trips depend on the block: the chip gives them to whoever is free."""
+    blocks = 300
+
+    def program(causal):
+        @T.prim_func
+        def main(
+            A: T.Tensor((blocks * 64, 64), "float16"),
+            B: T.Tensor((128, 64), "float16"),
+            O: T.Tensor((blocks * 64, 64), "float16"),
+        ):
+            with T.Kernel(blocks, threads=128) as bx:
+                a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+                o = T.alloc_fragment((64, 64), "float32")
+                T.copy(A[bx * 64, 0], a)
+                T.clear(o)
+                steps = T.min(bx + 1, 2) if causal else 2
+                for k in T.Pipelined(steps, num_stages=2):
+                    T.copy(B[k * 64, 0], b)
+                    T.gemm(a, b, o, transpose_B=True)
+                T.copy(o, O[bx * 64, 0])
+
+        return tilelang.compile(main, target=SIM).report.text
+
+    assert "walk through the grid" in program(False)
+    assert "walk through the grid" not in program(True)
+
+
+@pytest.mark.parametrize("heads, kv_heads, queries, keys, dim", [(2, 1, 200, 300, 64), (1, 1, 130, 520, 128)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_plain_attention(heads, kv_heads, queries, keys, dim, causal):
+    import flash_attention
+
+    tiles = flash_attention.TILES["warpgroup_gpu"][dim > 64]
+    shape = (1, heads, queries, keys, dim, causal)
+    program = flash_attention.attention.get_tir(*shape, *tiles, "float16", kv_heads)
+    kernel = tilelang.compile(program, target=SIM, pass_configs=flash_attention.FAST)
+    assert is_late(kernel), kernel.report.text
+    rng = np.random.default_rng(0)
+    q, k, v = (
+        rng.standard_normal((1, n, length, dim), np.float32).astype(np.float16)
+        for n, length in ((heads, queries), (kv_heads, keys), (kv_heads, keys))
+    )
+    o = np.full(q.shape, np.nan, np.float16)
+    for seed in range(2):
+        assert not kernel.simulate(q, k, v, o, seed=seed).findings
+    exact = flash_attention.exact(q, k, v, causal)
+    assert np.linalg.norm(o - exact) <= 1e-3 * np.linalg.norm(exact)
