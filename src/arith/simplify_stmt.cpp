@@ -34,11 +34,12 @@ Stmt with(const N& n, auto change) {
 // The statement is the whole body of a parallel loop; of one in a nest with attributes.
 enum class Nest { none, parallel, settled };
 
-// Loops of one iteration go, except those that a jump leaves or that name an engine, and among parallel ones
-// the last around a statement (it is what spreads the statement over threads) and those of a nest with
-// attributes (a layout has a dimension for each).
+// Loops of one iteration go, except those that a jump leaves, that name an engine or that roles may divide,
+// and among parallel ones the last around a statement (it is what spreads the statement over threads) and
+// those of a nest with attributes (a layout has a dimension for each).
 bool removable(const For& n, const Stmt& body, Nest around) {
-  bool planned = n.attrs.find("engine") || n.attrs.find("stage") || n.attrs.find("stages");
+  bool planned =
+      n.attrs.find("engine") || n.attrs.find("stage") || n.attrs.find("stages") || n.attrs.find("may_divide");
   if (has_jump(body) || planned) return false;
   if (n.loop != Loop::parallel) return true;
   if (!n.attrs.entries.empty() || around == Nest::settled) return false;

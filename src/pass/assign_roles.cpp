@@ -208,6 +208,12 @@ Function assign_roles(Function f, const Target& target) {
   for (size_t i = 0; i < f.kernels.size(); i++) {
     RolePlan plan = plan_roles(f, f.kernels[i], target);
     if (!plan.loops.empty()) divide(f, f.kernels[i], target, plan);
+    f.kernels[i].body = rewrite(f.kernels[i].body, [](const For& n, Rewriter& self) -> Stmt {
+      if (!n.attrs.find("may_divide")) return self.children(n);
+      Attrs attrs = n.attrs;
+      attrs.entries.erase("may_divide");
+      return for_loop(n.var, n.min, n.extent, n.loop, self(n.body), n.span, std::move(attrs));
+    });
     for (std::string hint : {"no_set_max_nreg", "disable_warp_group_reg_alloc"})
       f.kernels[i].attrs.entries.erase(hint);
   }

@@ -6,6 +6,8 @@
 //     A[i] = thread_index(1)            A[i + 2] = tx // 32 % 4        with threads(32, 4)
 #include <algorithm>
 
+#include "arith/prove.h"
+#include "arith/simplify.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/own_copies.h"
@@ -179,6 +181,20 @@ Stmt with_plain_products(const Stmt& body) {
   });
 }
 
+// Where roles divide a loop, one turn of it may run beside those of other tiles: it stays a loop until then.
+Stmt with_loops_of_one_turn(const Function& f, const Kernel& k) {
+  Facts facts = facts_of(f, k);
+  return rewrite(k.body, [&](const For& n, Rewriter& self) -> Stmt {
+    bool one = n.loop == Loop::pipelined && n.attrs.get_int("num_stages") > 1 &&
+               is_int(simplify(n.extent, facts), 1) &&
+               contains(n.body, [](const Tile& t) { return t.op->name == "gemm"; });
+    if (!one) return self.children(n);
+    Attrs attrs = n.attrs;
+    attrs.entries["may_divide"] = int64_t(1);
+    return for_loop(n.var, n.min, n.extent, n.loop, n.body, n.span, std::move(attrs));
+  });
+}
+
 }  // namespace
 
 Function canonicalize(Function f, const Target& target) {
@@ -210,6 +226,7 @@ Function canonicalize(Function f, const Target& target) {
       if (n.loop != Loop::parallel) return self.children(n);
       return with_plain_indices(with_constant_extents(f, n, thread_count(k)));
     });
+    if (!target.warpgroup.empty()) k.body = with_loops_of_one_turn(f, k);
   }
   return f;
 }

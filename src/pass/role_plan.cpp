@@ -310,7 +310,8 @@ struct RolePlanner {
     std::vector<Stmt> loops;
     visit(k.body, [&](const For& n) {
       bool nested = contains(n.body, [](const For& inner) { return inner.loop == Loop::pipelined; });
-      if (n.loop == Loop::pipelined && !nested && n.attrs.get_int("num_stages") > 1)
+      bool once = n.attrs.find("may_divide") && !is_repeated(Stmt(&n));
+      if (n.loop == Loop::pipelined && !nested && !once && n.attrs.get_int("num_stages") > 1)
         loops.push_back(Stmt(&n));
     });
     if (loops.empty()) return out;

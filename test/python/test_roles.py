@@ -482,3 +482,15 @@ def test_a_tile_too_small_to_have_slots():
     assert not kernel.simulate(a, x, c, d).findings
     assert np.array_equal(c, a.astype(float) @ a.T.astype(float)) and np.array_equal(d, x)
     assert "the copy of X to x" in why_not(kernel)
+
+
+@pytest.mark.parametrize("depth", [64, 40])
+def test_loops_of_one_turn(depth):
+    """Where blocks walk through a grid, the loads of a tile run beside the product of the one before."""
+    M, N = 64 * 17, 64 * 16 + 8
+    a, b, c = numbers(M, depth), numbers(N, depth, seed=1), poisoned(M, N)
+    kernel = run(gemm(M, N, depth, stages=2), a, b, c, seeds=range(2))
+    assert np.array_equal(c, a.astype(float) @ b.T.astype(float))
+    assert "walk through the grid" in kernel.report.text
+    few = tilelang.compile(gemm(128, 64, depth, stages=2), target=SIM)
+    assert "compute" not in few.report.text and not why_not(few)
