@@ -104,7 +104,7 @@ struct Function {
 };
 
 // The bytes that divide a shared buffer's address: at least a row of all banks of shared memory.
-inline int64_t alignment_of(const BufferInfo& b) { return std::max<int64_t>(128, b.alignment); }
+inline int64_t alignment_of(const BufferInfo& b) { return b.alignment ? b.alignment : 128; }
 bool may_alias(const Kernel& kernel, BufferId tensor);  // other tensors of a call may overlap it
 int64_t thread_count(const Kernel& kernel);             // the product; 0 where the user gave none
 int64_t cluster_size(const Kernel& kernel);             // blocks; 1 where there is no cluster

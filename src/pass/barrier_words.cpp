@@ -14,6 +14,7 @@ BufferId add_barrier_words(Function& f, const std::string& name, size_t count, S
                 .scope = Scope::shared,
                 .span = span,
                 .layout = row_major({words}).map(),
+                .alignment = 8,
                 .layout_span = span});
 }
 

@@ -9,8 +9,12 @@
 //   gemm(Q, K, S)                         S[i, j] = …
 //                                     gemm(Q, K, S) {clear_accum=!masked}
 //
+// The second form keeps the sums alive from one product to the next where the condition does not hold, so it
+// is for kernels with registers to spare.
 // Not where the program itself leaves products in flight: there each statement on sums stands where it was
 // put. Before assign_roles, which asks what statements touch the sums.
+#include "base/product.h"
+#include "ops/mapping.h"
 #include "ops/regions.h"
 #include "pass/passes.h"
 #include "pass/product_plan.h"
@@ -56,6 +60,14 @@ struct ClearingProducts : Rewriter {
            region_of(*t, 0).buffer != sums && !t->attrs.find("clear_accum") &&
            why_no_wgmma(f, k, target, s).empty();
   }
+  // Enough for all fragments of the kernel at once.
+  bool has_registers() const {
+    constexpr int64_t of_multiprocessor = 65536, most = 255, spare = 28;
+    int64_t threads = thread_count(k), bits = 0;
+    for (auto& info : f.buffers)
+      if (info.scope == Scope::fragment) bits += product(tile_shape(info)) * info.dtype.bits;
+    return bits / 32 / threads + spare <= std::min(most, of_multiprocessor / threads);
+  }
   // The same for all threads, and known where it stands.
   bool is_common(const Expr& condition) const {
     return !contains(
@@ -84,7 +96,7 @@ struct ClearingProducts : Rewriter {
       return;
     }
     auto* branch = stmts[next].as<If>();
-    if (!branch || branch->else_body || !is_common(branch->cond)) return;
+    if (!branch || branch->else_body || !is_common(branch->cond) || !has_registers()) return;
     size_t product = next_touch(stmts, next + 1, sums);
     if (product == stmts.size() || !may_clear(stmts[product], sums)) return;
     Expr holds = var("masked", boolean);

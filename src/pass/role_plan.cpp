@@ -49,6 +49,41 @@ int64_t sums_of_product(const RolePlan& plan) {
       columns = std::max(columns, region_shape(region_of(*static_cast<const Tile*>(s), 2)).back());
   return std::min<int64_t>(256, columns) / 2;
 }
+// Of a thread, for the fragments of a loop with late products, which all are alive at once.
+int64_t registers_of(const Function& f, const RoleLoop& loop, int64_t threads) {
+  std::set<BufferId> fragments;
+  for (auto& s : loop.body)
+    visit_effects(s, [&](const Stmt&, const Effect& e) {
+      if (f[e.buffer].scope == Scope::fragment) fragments.insert(e.buffer);
+    });
+  int64_t bits = 0;
+  for (BufferId b : fragments) bits += product(tile_shape(f[b])) * f[b].dtype.bits;
+  return bits / 32 / threads;
+}
+bool is_for_two_turns(const RoleLoop& loop, const RoleRing& ring) {
+  auto is_late = [&](size_t place) { return std::ranges::count(loop.late, place) > 0; };
+  return std::ranges::any_of(ring.readers, is_late) && !std::ranges::all_of(ring.readers, is_late);
+}
+// Why the registers, or the slots, do not hold what late products keep alive; or "".
+std::string why_too_late(const Function& f, const RolePlan& plan, int64_t registers) {
+  constexpr int64_t spare = 28;  // for addresses, what rows have in common, and steps of the threads' work
+  for (auto& loop : plan.loops) {
+    int64_t needed = loop.late.empty() ? 0 : registers_of(f, loop, plan.consumers);
+    if (needed && needed + spare > std::min<int64_t>(255, registers))
+      return fmt::format(
+          "with products begun a turn late, fragments of {} registers a thread are alive at once, of the {} "
+          "that it has",
+          needed, registers);
+    // One for the product of this turn, one for the late one, and one that is being loaded.
+    for (auto& ring : loop.rings)
+      if (loop.slots < 3 && is_for_two_turns(loop, ring))
+        return fmt::format(
+            "{} is used in a turn and, by a product begun late, in the next one: with {} slots "
+            "none is left to load ahead",
+            f[ring.tiles[0]].name, loop.slots);
+  }
+  return "";
+}
 // What fits besides, to store sums from: two parts of 64 bytes a row.
 int64_t store_bytes(const Function& f) {
   int64_t rows = 0;
@@ -100,10 +135,11 @@ std::string share_chip(const Function& f, const Kernel& k, const Target& target,
         "{} threads, {} of them to load, leave {} registers to a thread, too few for a product",
         plan.consumers + loading_threads, loading_threads, at_launch);
   bool moves = !k.attrs.find("no_set_max_nreg") && !k.attrs.find("disable_warp_group_reg_alloc");
-  if (!moves || share(plan.blocks) <= at_launch) return "";
-  plan.load_registers = least;
-  plan.compute_registers = share(plan.blocks);
-  return "";
+  if (moves && share(plan.blocks) > at_launch) {
+    plan.load_registers = least;
+    plan.compute_registers = share(plan.blocks);
+  }
+  return why_too_late(f, plan, plan.compute_registers ? plan.compute_registers : at_launch);
 }
 
 // What keeps all of it in one role; "": nothing does.

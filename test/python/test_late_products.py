@@ -78,7 +78,7 @@ def small(*shape, seed):
 
 
 def is_late(kernel):
-    return "begun a turn late" in kernel.report.text
+    return "are begun a turn late" in kernel.report.text
 
 
 @pytest.mark.parametrize("form", ["scaled", "masked", "plain"])
@@ -297,3 +297,40 @@ def test_the_plain_attention(heads, kv_heads, queries, keys, dim, causal):
         assert not kernel.simulate(q, k, v, o, seed=seed).findings
     exact = flash_attention.exact(q, k, v, causal)
     assert np.linalg.norm(o - exact) <= 1e-3 * np.linalg.norm(exact)
+
+
+def test_no_slot_to_load_ahead():
+    """A tile that both products use and that fills the memory twice: its slots hold two turns, no third."""
+    H, N, D = 64, 64, 512
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((H, D), "float16"), B: T.Tensor((256, D), "float16"), O: T.Tensor((H, D), "float32")
+    ):
+        with T.Kernel(1, threads=256):
+            a, b = T.alloc_shared((H, D), "float16"), T.alloc_shared((N, D), "float16")
+            s, o = T.alloc_fragment((H, N), "float32"), T.alloc_fragment((H, D), "float32")
+            p = T.alloc_shared((H, N), "float16")
+            columns = T.GemmWarpPolicy.FullCol
+            T.copy(A, a)
+            T.clear(o)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(B[k * N, 0], b)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True, policy=columns)
+                T.copy(s, p)
+                T.gemm(p, b, o, policy=columns)
+            T.copy(o, O)
+
+    assert "none is left to load ahead" in why_not(tilelang.compile(main, target=SIM))
+
+
+def test_too_few_registers():
+    """Fragments of both products are alive at once: 128 threads hold those of 64 rows, not of 128."""
+    import flash_attention
+
+    def notes(rows):
+        program = flash_attention.attention.get_tir(1, 1, 256, 256, 64, False, rows, 128, 128)
+        return tilelang.compile(program, target=SIM)
+
+    assert is_late(notes(64))
+    assert "are alive at once" in why_not(notes(128))
