@@ -3,7 +3,7 @@
 Torch runs FlashAttention-2, which is for chips as old as sm_80, and cuDNN.  One process, in turns, medians
 (timing.py).  FLOP = 4·B·H·N²·D, half of it where causal.
 
-    python bench/attention_gpu.py [--batch 4] [--heads 16] [--length 4096]
+    python bench/attention_gpu.py [--batch 4] [--heads 16] [--length 4096] [--dims 64 128]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import tilelang
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "examples")]
-TILES = [(128, 64, 128), (128, 32, 128), (64, 64, 128), (128, 128, 256)]
+TILES = [(128, 64, 128), (128, 32, 128), (64, 64, 128), (128, 128, 256), (192, 128, 384), (128, 80, 256)]
 FAST = {"tl.enable_fast_math": True}  # exp2 by the chip's own instruction
 
 
@@ -23,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, size in {"batch": 4, "heads": 16, "length": 4096}.items():
         parser.add_argument(f"--{name}", type=int, default=size)
+    parser.add_argument("--dims", type=int, nargs="+", default=[64, 128])
     o = parser.parse_args()
     import flash_attention
     import torch
@@ -34,7 +35,7 @@ def main() -> int:
             return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
 
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, tilelang {tilelang.__version__}")
-    for dim in (64, 128):
+    for dim in o.dims:
         for causal in (False, True):
             shape = (o.batch, o.heads, o.length, dim)
             q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))

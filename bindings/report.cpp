@@ -56,6 +56,7 @@ void loop_row(const Report::LoopRow& r, nb::dict& d) {
   d["extents"] = r.extents;
   d["threads"] = r.threads;
   d["registers"] = r.registers;
+  d["registers"] = r.registers;
   d["lanes"] = r.lanes;
   d["copies"] = r.copies;
   d["guarded"] = r.guarded;
@@ -78,6 +79,9 @@ void operator_row(const Report::OperatorRow& r, nb::dict& d) {
 void pipeline_row(const Report::PipelineRow& r, nb::dict& d) {
   d["kernel"] = r.kernel;
   d["name"] = r.name;
+  d["role"] = r.role;
+  d["threads"] = r.threads;
+  d["registers"] = r.registers;
   d["num_stages"] = r.num_stages;
   d["tiles"] = rows_of(r.tiles, [](const Report::PipelineRow::Slots& t, nb::dict& of_tile) {
     of_tile["name"] = t.name;
@@ -87,7 +91,7 @@ void pipeline_row(const Report::PipelineRow& r, nb::dict& d) {
   d["bytes_in_flight"] = r.bytes_in_flight;
   d["steps"] = rows_of(r.steps, [](const Report::PipelineRow::Step& s, nb::dict& step) {
     step["text"] = s.text;
-    step["ahead"] = known(s.ahead);
+    step["ahead"] = s.ahead;
     step["how"] = s.how;
     step["times"] = s.times;
     step["place"] = place_of(s.place);

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "api/report.h"
+#include "api/explain_turns.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "target/effects.h"
@@ -21,34 +21,6 @@ std::set<BufferId> filled_by(const Stmt& s) {
     if (e.writes()) filled.insert(e.buffer);
   });
   return filled;
-}
-
-// "copy(A, A_shared)", "parallel i, j", "loop k": as the user wrote it.
-std::string text_of(const Stmt& s, const Function& f) {
-  std::vector<std::string> names;
-  if (auto* t = s.as<Tile>()) {
-    for (auto& o : t->operands) {
-      auto* region = std::get_if<Region>(&o);
-      names.push_back(region ? f[region->buffer].name : print(std::get<Expr>(o), &f));
-    }
-    return fmt::format("{}({})", t->op->said(), fmt::join(names, ", "));
-  }
-  if (auto* n = s.as<For>(); n && n->loop != Loop::parallel) return "loop " + n->var.as<Var>()->hint;
-  Stmt at = s;
-  for (; at.as<For>(); at = at.as<For>()->body) names.push_back(at.as<For>()->var.as<Var>()->hint);
-  if (!names.empty()) return fmt::format("parallel {}", fmt::join(names, ", "));
-  if (auto* n = s.as<Store>()) return fmt::format("{}[…] = …", f[n->buffer].name);
-  return s.as<While>() ? "while" : "statement";
-}
-
-// The loops of a function by their place; those that prologues were made of are none of the user's.
-const For* loop_at(const Stmt& body, const Span& span, const std::string& name) {
-  const For* found = nullptr;
-  visit(body, [&](const For& n) {
-    bool is_it = n.span == span && n.var.as<Var>()->hint == name && n.loop != Loop::unrolled;
-    if (is_it && !found) found = &n;
-  });
-  return found;
 }
 
 // What the plan says of a statement that runs ahead.
@@ -106,7 +78,7 @@ struct TurnReader {
                    static_cast<const StmtNode&>(n).span == s->span && s->span;
       if (is_it && written.same(s)) written = Stmt(static_cast<const StmtNode*>(&n));
     });
-    Step step{.text = text_of(written, written.same(s) ? made : user), .place = s->span};
+    Step step{.text = turn_text(written, written.same(s) ? made : user), .place = s->span};
     if (is_part(s, written)) {  // of an operator in steps: its operands come in fragments, step by step
       if (!guarded) return;
       step.text = "fragments of " + step.text;
@@ -122,7 +94,7 @@ struct TurnReader {
   }
   Stmt user_body() const {
     for (auto& k : user.kernels)
-      if (auto* n = loop_at(k.body, plan.span, plan.var.as<Var>()->hint)) return n->body;
+      if (auto* n = loop_of(k.body, plan)) return n->body;
     return plan.body;
   }
 
@@ -139,7 +111,7 @@ struct TurnReader {
         add({.text = left ? fmt::format("wait until {} group{} of copies may be in flight", left,
                                         left == 1 ? "" : "s")
                           : "wait for all copies",
-             .ahead = -1});
+             .ahead = {}});
       }
     } else {
       leaf(s, guarded);
@@ -197,8 +169,8 @@ struct PipelineReader {
                                 .name = n.var.as<Var>()->hint,
                                 .num_stages = n.attrs.get_int("num_stages"),
                                 .place = n.span};
-        const For* plan = loop_at(planned.kernels[k].body, n.span, row.name);
-        const For* loop = loop_at(made.kernels[k].body, n.span, row.name);
+        const For* plan = loop_of(planned.kernels[k].body, n);
+        const For* loop = loop_of(made.kernels[k].body, n);
         if (plan && loop && plan->attrs.find("stages")) {
           TurnReader turn{.user = user, .planned = planned, .made = made, .plan = *plan};
           turn.read_plan();
@@ -214,11 +186,39 @@ struct PipelineReader {
 
 }  // namespace
 
-void explain_pipelines(Report& report, const Function& user, const Function& planned, const Function& made,
-                       const std::vector<Note>& notes) {
+std::string turn_text(const Stmt& s, const Function& f) {
+  std::vector<std::string> names;
+  if (auto* t = s.as<Tile>()) {
+    for (auto& o : t->operands) {
+      auto* region = std::get_if<Region>(&o);
+      names.push_back(region ? f[region->buffer].name : print(std::get<Expr>(o), &f));
+    }
+    return fmt::format("{}({})", t->op->said(), fmt::join(names, ", "));
+  }
+  if (auto* n = s.as<For>(); n && n->loop != Loop::parallel) return "loop " + n->var.as<Var>()->hint;
+  Stmt at = s;
+  for (; at.as<For>(); at = at.as<For>()->body) names.push_back(at.as<For>()->var.as<Var>()->hint);
+  if (!names.empty()) return fmt::format("parallel {}", fmt::join(names, ", "));
+  if (auto* n = s.as<Store>()) return fmt::format("{}[…] = …", f[n->buffer].name);
+  return s.as<While>() ? "while" : "statement";
+}
+
+const For* loop_of(const Stmt& body, const For& loop) {
+  const For* found = nullptr;
+  const std::string& name = loop.var.as<Var>()->hint;
+  visit(body, [&](const For& n) {
+    bool is_it = n.span == loop.span && n.var.as<Var>()->hint == name && n.loop != Loop::unrolled;
+    if (is_it && !found) found = &n;
+  });
+  return found;
+}
+
+void explain_pipelines(Report& report, const Function& user, const Function& divided, const Function& planned,
+                       const Function& made, const std::vector<Note>& notes) {
   PipelineReader reader{.user = user, .planned = planned, .made = made, .notes = notes};
   reader.run();
   report.pipelines = std::move(reader.rows);
+  explain_roles(report.pipelines, user, divided);
   for (auto& note : report.notes)  // what a row says need not stand alone
     for (auto& p : report.pipelines) {
       bool says_so = std::ranges::find(p.refusals, note.text) != p.refusals.end();

@@ -356,15 +356,16 @@ void CompiledKernel::explain_passes() {
   Options options = settings.options;
   options.stop_after = last;
   Target chip = with_user_rows(*target.chip);
-  Function laid_out, planned, pipelined;
+  Function laid_out, divided, planned, pipelined;
   Compiled compiled =
       compile(function_for(true), chip, options, [&](int, std::string_view pass, const Function& f) {
         if (pass == mapped) laid_out = f;
+        if (pass == "assign_roles") divided = f;
         if (pass == "plan_schedule") planned = f;
         if (pass == "pipeline_loops") pipelined = f;
       });
   explain(report, function, laid_out, compiled.function, chip);
-  explain_pipelines(report, function, planned, pipelined, compiled.function.notes);
+  explain_pipelines(report, function, divided, planned, pipelined, compiled.function.notes);
   explained = true;
 }
 

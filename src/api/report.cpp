@@ -131,10 +131,16 @@ std::string statements_text(const Report& r) {
   return table.text();
 }
 
-// "k", "k + 2": which iteration a step of a turn works on.
+// "k", "k + 2", "k - 1": which iteration a step of a turn works on.
 std::string iteration_text(const Report::PipelineRow& p, const Report::PipelineRow::Step& s) {
-  if (s.ahead < 0) return "";
-  return s.ahead ? fmt::format("{} + {}", p.name, s.ahead) : p.name;
+  int64_t ahead = s.ahead.value_or(0);
+  if (!s.ahead) return "";
+  return ahead ? fmt::format("{} {} {}", p.name, ahead < 0 ? '-' : '+', std::abs(ahead)) : p.name;
+}
+
+std::string role_text(const Report::PipelineRow& p) {
+  std::string text = fmt::format("the threads [{}, {}) {}", p.threads.first, p.threads.second, p.role);
+  return p.registers ? fmt::format("{} with {} registers each", text, p.registers) : text;
 }
 
 std::string pipelines_text(const Report& r) {
@@ -148,6 +154,7 @@ std::string pipelines_text(const Report& r) {
     std::string held = p.steps.empty() ? "in order"
                        : parts.empty() ? "one slot"
                                        : fmt::format("{}", fmt::join(parts, ", "));
+    if (!p.role.empty()) held = fmt::format("{}{}", role_text(p), parts.empty() ? "" : ", " + held);
     out += Table{{{place_text(p.place), fmt::format("loop {}: {}", p.name, held)}}}.text();
     Table turn;
     for (auto& s : p.steps)

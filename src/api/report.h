@@ -58,13 +58,16 @@ struct Report {
     };
     struct Step {
       std::string text = {};
-      int64_t ahead = 0;     // iterations after the one at hand; -1: a wait, which is for none
-      std::string how = {};  // of what runs ahead
-      int64_t times = 1;     // one after the other
+      std::optional<int64_t> ahead = 0;  // iterations after the one at hand, -1: the one before; none: a wait
+      std::string how = {};              // of what is begun, or runs ahead
+      int64_t times = 1;                 // one after the other
       Span place = {};
     };
     std::string kernel = {}, name = {};  // of the loop's variable
-    int64_t num_stages = 0;              // that were asked for
+    std::string role = {};               // whose turn it is, of a loop that roles divide: "load", "compute"
+    std::pair<int64_t, int64_t> threads = {};  // of the role: from the first on, to in front of the second
+    int64_t registers = 0;                     // of each of them; 0: as many as at the launch
+    int64_t num_stages = 0;                    // that were asked for
     std::vector<Slots> tiles = {};
     int64_t bytes_in_flight = 0;   // of a block, at most
     std::vector<Step> steps = {};  // none: it runs in order
@@ -106,9 +109,9 @@ std::string place_text(const Span& span);  // "matmul.py:12"; empty where unknow
 void explain(Report& report, const Function& tile, const Function& laid_out, const Function& machine,
              const Target& target);
 
-// The pipelined loops of the program `user`: from the function after plan_schedule, the one after
+// The pipelined loops of the program `user`: from the functions after assign_roles, plan_schedule and
 // pipeline_loops, and the notes of all passes.
-void explain_pipelines(Report& report, const Function& user, const Function& planned, const Function& made,
-                       const std::vector<Note>& notes);
+void explain_pipelines(Report& report, const Function& user, const Function& divided, const Function& planned,
+                       const Function& made, const std::vector<Note>& notes);
 
 }  // namespace tl

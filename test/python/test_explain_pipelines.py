@@ -105,3 +105,30 @@ def test_the_text_the_page_and_the_dict():
     assert "begun by cp.async" in report.html() and "Pipelined loops" in report.html()
     again = json.loads(json.dumps(report.as_dict()))
     assert again["pipelines"][0]["steps"][-1]["text"] == GEMM and again["function"] == "main"
+
+
+def test_the_turns_of_both_roles():
+    """Each role has a row of its own; a product that is begun a turn late is for the iteration before."""
+    from test_late_products import chain
+
+    report = tilelang.compile(chain(4), target="sim:sm_90a").report
+    load, compute = report.pipelines
+    assert (load.role, load.threads, compute.role, compute.threads) == (
+        "load",
+        (128, 256),
+        "compute",
+        (0, 128),
+    )
+    assert [t.slots for t in load.tiles] == [4, 4] and (load.registers, compute.registers) == (24, 232)
+    copies = [(s.text, s.ahead, s.how) for s in load.steps if s.ahead is not None]
+    assert copies == [("copy(B, b)", 0, "begun by TMA"), ("copy(C, c)", 0, "begun by TMA")]
+    products = [(s.text, s.ahead) for s in compute.steps if s.how == "begun by wgmma"]
+    assert products == [("gemm(a, b, s)", 0), ("gemm(p, c, o)", -1)]
+    waits = [s.text for s in compute.steps if s.ahead is None and "wait" in s.text]
+    assert waits == [
+        "wait for b_full",
+        "wait for c_full",
+        "wait until 1 product may be in flight",
+        "wait for all products",
+    ]
+    assert "k - 1  begun by wgmma" in report.text and "the threads [0, 128) compute" in report.html()

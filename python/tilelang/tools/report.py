@@ -127,18 +127,21 @@ class StepInfo:
     """What one turn of a pipelined loop does at some point."""
 
     text: str  # "copy(A, A_shared)", or a wait
-    ahead: int | None  # the iteration that it is for, counted from the one at hand; None: a wait
-    how: str  # of what runs ahead: "begun by cp.async", "loaded into registers", "stored from registers"
+    ahead: int | None  # the iteration that it is for, counted from the one at hand; None: a wait, an arrival
+    how: str  # of what is begun or runs ahead: "begun by cp.async", "loaded into registers", "begun by TMA"
     times: int  # one after the other
     place: Place | None
 
 
 @dataclass(frozen=True)
 class PipelineInfo:
-    """A pipelined loop: what one turn of it does, in order."""
+    """A pipelined loop: what one turn of it does, in order.  One that roles divide has a row for each role."""
 
     kernel: str
     name: str  # of the loop's variable
+    role: str  # "load", "compute"; empty: all threads do it
+    threads: tuple[int, int]  # of the role: from the first on, to in front of the second
+    registers: int  # of each of them; 0: as many as at the launch
     num_stages: int  # that were asked for
     tiles: tuple[SlotsInfo, ...]
     bytes_in_flight: int  # of a block, at most

@@ -249,12 +249,15 @@ def _pipeline(p: PipelineInfo) -> str:
         [
             _place(s.place),
             _code(s.text) if s.ahead is not None else f"<i>{escape(s.text)}</i>",
-            "" if s.ahead is None else _code(f"{p.name} + {s.ahead}" if s.ahead else p.name),
+            "" if s.ahead is None else _code(f"{p.name} {s.ahead:+d}" if s.ahead else p.name),
             escape(s.how),
         ]
         for s in p.steps
     ]
     turn = _table(("line", "one turn, in order", "for iteration", "how"), rows) if rows else ""
+    if p.role:
+        registers = f" with {p.registers} registers each" if p.registers else ""
+        held.insert(0, f"the threads [{p.threads[0]}, {p.threads[1]}) {p.role}{registers}")
     head = f"<div>{_place(p.place)} loop {_code(p.name)}: {'; '.join(held) or 'in order'}</div>"
     return head + turn + "".join(_refused(text, "div") for text in p.refusals)
 
