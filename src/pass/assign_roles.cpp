@@ -167,7 +167,13 @@ void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) 
   DividedKernel all{.f = f, .k = k, .target = target, .plan = plan};
   std::vector<Stmt> out;
   plan_stores(all);
-  if (has_even_blocks(k, plan)) walk_grid(f, k, target.multiprocessors.count * plan.blocks);
+  if (has_even_blocks(k, plan)) {
+    std::vector<Stmt> loads;
+    for (auto& loop : plan.loops)
+      for (auto& ring : loop.rings) loads.insert(loads.end(), ring.copies.begin(), ring.copies.end());
+    int64_t resident = target.multiprocessors.count * plan.blocks;
+    walk_grid(f, k, resident, rows_together(f, k, loads, resident));
+  }
   for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
   make_words(all, out);
   std::set<BufferId> tiles = make_tiles(all, out);
