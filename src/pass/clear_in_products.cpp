@@ -9,10 +9,24 @@
 //   gemm(Q, K, S)                         S[i, j] = …
 //                                     gemm(Q, K, S) {clear_accum=!masked}
 //
-// The second form keeps the sums alive from one product to the next where the condition does not hold, so it
-// is for kernels with registers to spare.
+// So does a nest that writes zeros to all of the sums but where a condition on the element fails: it stands
+// under the condition that it may fail somewhere.
+//
+//   for i, j in parallel(…):          let masked = bx*64 < k*32 + 31
+//     S[i, j] = select(          ->   if masked:
+//       k*32 + j <= bx*64 + i,          for i, j in parallel(…): S[i, j] = select(…)
+//       0.0, -inf)                    gemm(Q, K, S) {clear_accum=!masked}
+//   gemm(Q, K, S)
+//
+// These forms keep the sums alive from one product to the next where the condition does not hold, so
+// they are for kernels with registers to spare.
 // Not where the program itself leaves products in flight: there each statement on sums stands where it was
 // put. Before assign_roles, which asks what statements touch the sums.
+#include <algorithm>
+#include <cmath>
+
+#include "arith/everywhere.h"
+#include "arith/simplify.h"
 #include "base/product.h"
 #include "ops/mapping.h"
 #include "ops/regions.h"
@@ -23,35 +37,58 @@
 namespace tl {
 namespace {
 
-struct ClearingProducts : Rewriter {
+// Sums that a statement makes zeros: all of them, or all if `inside` holds.
+struct Cleared {
+  BufferId sums;
+  Expr inside = {};
+};
+
+struct ClearingProducts : ScopedRewriter {
   const Function& f;
   const Kernel& k;
   const Target& target;
-  ClearingProducts(const Function& f, const Kernel& k, const Target& target) : f(f), k(k), target(target) {}
+  ClearingProducts(const Function& f, const Kernel& k, const Target& target) : f(f), k(k), target(target) {
+    enter(f, k);
+  }
 
-  using Rewriter::operator();
-  Stmt operator()(const Stmt& s) override {
+  using ScopedRewriter::operator();
+  Stmt at(const Stmt& s) override {
     auto* n = s.as<Block>();
     if (!n) return children(s);
     std::vector<Stmt> stmts;
     for (auto& inner : n->stmts) stmts.push_back((*this)(inner));
     for (size_t i = 0; i < stmts.size(); i++)
-      if (auto sums = cleared_by(stmts[i])) move(stmts, i, *sums);
+      if (auto cleared = cleared_by(stmts[i])) move(stmts, i, *cleared);
     return block(std::move(stmts), n->span);
   }
 
-  // The whole fragment that a statement fills with zeros.
-  std::optional<BufferId> cleared_by(const Stmt& s) const {
-    auto* t = s.as<Tile>();
-    if (!t || (t->op->name != "clear" && t->op->name != "fill") || !t->attrs.entries.empty()) return {};
-    if (t->op->name == "fill") {
-      const Expr& value = std::get<Expr>(t->operands[1]);
-      auto* real = value.as<FloatImm>();
-      if (!is_int(value, 0) && !(real && real->value == 0)) return {};
-    }
-    const Region& to = region_of(*t, 0);
-    if (f[to.buffer].scope != Scope::fragment || !is_whole(to, f)) return {};
-    return to.buffer;
+  static bool is_zero(const Expr& e) {
+    auto* real = e.as<FloatImm>();
+    return is_int(e, 0) || (real && real->value == 0 && !std::signbit(real->value));
+  }
+  std::optional<Cleared> cleared_by(const Stmt& s) const {
+    auto nest = s.as<Tile>() || s.as<For>() ? nest_of(s, f) : std::nullopt;
+    auto* store = nest ? nest->body.as<Store>() : nullptr;
+    if (!store || !nest->attrs.entries.empty() || f[store->buffer].scope != Scope::fragment) return {};
+    bool whole = nest->extents == tile_shape(f[store->buffer]) && store->index.size() == nest->vars.size();
+    for (size_t d = 0; whole && d < nest->vars.size(); d++) whole = store->index[d].same(nest->vars[d]);
+    if (!whole) return {};
+    auto* cast = store->value.as<Cast>();
+    const Expr& value = cast ? cast->a : store->value;
+    if (is_zero(value)) return Cleared{store->buffer};
+    auto* chosen = value.as<Select>();
+    if (!chosen || !(is_zero(chosen->a) || is_zero(chosen->b))) return {};
+    Facts inside = facts;
+    for (size_t d = 0; d < nest->vars.size(); d++)
+      inside.bind(nest->vars[d], Interval{0, nest->extents[d] - 1});
+    Expr zeros = is_zero(chosen->a) ? chosen->cond : unary(UnaryOp::logical_not, chosen->cond);
+    auto same_for_all = [&](const Expr& e) {
+      return is_common(e) && !contains(e, [&](const Var& v) {
+               return std::ranges::any_of(nest->vars, [&](auto& x) { return x.get() == &v; });
+             });
+    };
+    Expr all = everywhere(simplify(zeros, inside), inside, same_for_all);
+    return all ? std::optional(Cleared{store->buffer, all}) : std::nullopt;
   }
   bool touches(const Stmt& s, BufferId sums) const { return use_of(f, s, sums).touched; }
   bool may_clear(const Stmt& s, BufferId sums) const {
@@ -69,9 +106,9 @@ struct ClearingProducts : Rewriter {
     return bits / 32 / threads + spare <= std::min(most, of_multiprocessor / threads);
   }
   // The same for all threads, and known where it stands.
-  bool is_common(const Expr& condition) const {
+  bool is_common(const Expr& e) const {
     return !contains(
-        condition,
+        e,
         [&](const Load& n) {
           return f[n.buffer].scope == Scope::fragment || f[n.buffer].scope == Scope::local;
         },
@@ -86,25 +123,36 @@ struct ClearingProducts : Rewriter {
   }
 
   // The clear at `place` goes to the product behind it, if there is one.
-  void move(std::vector<Stmt>& stmts, size_t place, BufferId sums) const {
-    size_t next = next_touch(stmts, place + 1, sums);
+  void move(std::vector<Stmt>& stmts, size_t place, const Cleared& cleared) const {
+    size_t next = next_touch(stmts, place + 1, cleared.sums);
     if (next == stmts.size()) return;
     Stmt clear = stmts[place];
-    if (may_clear(stmts[next], sums)) {
+    bool clears = may_clear(stmts[next], cleared.sums);
+    if (cleared.inside) {
+      Expr masked = unary(UnaryOp::logical_not, cleared.inside, clear->span);
+      if (clears && has_registers()) put_under(stmts, place, next, simplify(masked, facts), clear);
+      return;
+    }
+    if (clears) {
       stmts[next] = clearing(stmts[next], int64_t(1));
       stmts[place] = block({}, clear->span);
       return;
     }
     auto* branch = stmts[next].as<If>();
     if (!branch || branch->else_body || !is_common(branch->cond) || !has_registers()) return;
-    size_t product = next_touch(stmts, next + 1, sums);
-    if (product == stmts.size() || !may_clear(stmts[product], sums)) return;
-    Expr holds = var("masked", boolean);
-    stmts[product] = clearing(stmts[product], unary(UnaryOp::logical_not, holds, clear->span));
-    Stmt under = if_then(holds, block({clear, branch->then_body}, branch->span), {}, branch->span);
+    size_t product = next_touch(stmts, next + 1, cleared.sums);
+    if (product == stmts.size() || !may_clear(stmts[product], cleared.sums)) return;
+    put_under(stmts, next, product, branch->cond, block({clear, branch->then_body}, branch->span));
     stmts[place] = block({}, clear->span);
-    stmts.insert(stmts.begin() + std::ptrdiff_t(next), let(holds, branch->cond, branch->span));
-    stmts[next + 1] = under;
+  }
+  // What stands at `place` becomes `body` under a condition, without which the product clears.
+  static void put_under(std::vector<Stmt>& stmts, size_t place, size_t product, const Expr& condition,
+                        const Stmt& body) {
+    Span span = stmts[place]->span;
+    Expr holds = var("masked", boolean);
+    stmts[product] = clearing(stmts[product], unary(UnaryOp::logical_not, holds, span));
+    stmts[place] = if_then(holds, body, {}, span);
+    stmts.insert(stmts.begin() + std::ptrdiff_t(place), let(holds, condition, span));
   }
   size_t next_touch(const std::vector<Stmt>& stmts, size_t from, BufferId sums) const {
     while (from < stmts.size() && !touches(stmts[from], sums)) from++;

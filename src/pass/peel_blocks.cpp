@@ -10,7 +10,8 @@
 //                                             for i in unrolled(4):  C[bx*512 + i*128 + tx] = 0.0
 #include <set>
 
-#include "arith/simplifier.h"
+#include "arith/everywhere.h"
+#include "arith/simplify.h"
 #include "pass/passes.h"
 #include "pass/walk.h"
 
@@ -38,33 +39,12 @@ struct Needs final : ScopedRewriter {
 
   bool same_for_all(const Expr& e) const { return !may_vary(e, varying); }
 
-  // A condition on the variables around the statement from which `bound` follows for all values that the
-  // others take; null if there is none, or none that can hold.
-  Expr everywhere(const Expr& bound) const {
-    Simplifier s(facts);
-    auto constraint = s.as_constraint(bound);
-    if (!constraint || constraint->first != BinaryOp::le) return {};
-    const Sum& d = constraint->second;  // d <= 0
-    Sum top = integer_sum(d.type);
-    WideRange inside{d.constant, d.constant};
-    for (const SumTerm& t : d.terms)
-      if (same_for_all(t.e))
-        add_term(top, t, 1, s.known);
-      else
-        inside = add(inside, scale(t.range, t.factor));
-    if (top.is_constant() || inside.max > INT32_MAX || inside.max < INT32_MIN) return {};
-    add_constant(top, int64_t(inside.max));
-    if (!top.ok || (wraps(top) && !fits(range(top), top.type))) return {};
-    Expr need = s.run(le(emit(top, bound->span), zero(top.type)));
-    return is_const(need) ? Expr() : need;
-  }
-
   void need(const Expr& bound) {
     if (auto* n = bound.as<Binary>(); n && n->op == BinaryOp::logical_and) {
       need(n->a);
       return need(n->b);
     }
-    if (Expr e = everywhere(bound)) found.push_back(e);
+    if (Expr e = everywhere(bound, facts, [&](const Expr& x) { return same_for_all(x); })) found.push_back(e);
   }
 
   void access(BufferId buffer, const std::vector<Expr>& index) {

@@ -178,8 +178,19 @@ struct RoleText : RandomText {
       line("gemm({}, {}, {}) {{clear_accum=1, policy=\"full_row\", trans_b=1}}", x.a, x.b, x.s);
       return;
     }
-    line("clear({})", x.s);
-    if (masked) mask(x);
+    if (chance(40)) {
+      is("a mask by a choice for each element");
+      std::string inside =
+          fmt::format("k*{} + j <= cast<i64>(bx)*{} + i + {}", x.width, rows, below(200) - 50);
+      bool turned = chance(30);
+      nest(rows, x.width, [&] {
+        return turned ? fmt::format("{}[i, j] = select({}, -2.0, 0.0)", x.s, inside)
+                      : fmt::format("{}[i, j] = select({}, 0.0, 5.0)", x.s, inside);
+      });
+    } else {
+      line("clear({})", x.s);
+      if (masked) mask(x);
+    }
     line("gemm({}, {}, {}) {{policy=\"full_row\", trans_b=1}}", x.a, x.b, x.s);
     if (chance(25)) {
       is("two products into one tile");

@@ -15,6 +15,7 @@ namespace {
 fuzz::Program divided(uint64_t seed) { return fuzz::RoleText{{.random = std::mt19937_64(seed)}}.make(); }
 
 constexpr std::string_view role_features = R"(
+  a mask by a choice for each element
   a mask under a condition
   factors through shared memory
   in a loop over tiles

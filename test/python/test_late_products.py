@@ -34,7 +34,11 @@ def chain(steps, rows=64, width=64, depth=64, threads=128, stages=2, through="fr
             T.clear(o)
             for k in T.Pipelined(T.ceildiv(n, width), num_stages=stages):
                 T.copy(B[k * width, 0], b)
-                T.clear(s)
+                if form == "triangle":
+                    for i, j in T.Parallel(rows, width):
+                        s[i, j] = T.if_then_else(k * width + j <= i + 200, 0, -4)
+                else:
+                    T.clear(s)
                 if form == "masked" and k % 2 == 1:
                     for i, j in T.Parallel(rows, width):
                         if j > i:
@@ -67,6 +71,8 @@ def chain_of(a, b, c, width, form):
         s = a.astype(float) @ b[rows].T.astype(float)
         if form == "masked" and k % 2 == 1:
             s += 8 * (np.arange(width) > np.arange(a.shape[0])[:, None])
+        if form == "triangle":
+            s -= 4 * (k * width + np.arange(width) > np.arange(a.shape[0])[:, None] + 200)
         if form == "scaled":
             out /= 2
         out += (s / 2).astype(np.float16).astype(float) @ c[rows].astype(float)
@@ -81,7 +87,7 @@ def is_late(kernel):
     return "are begun a turn late" in kernel.report.text
 
 
-@pytest.mark.parametrize("form", ["scaled", "masked", "plain"])
+@pytest.mark.parametrize("form", ["scaled", "masked", "triangle", "plain"])
 @pytest.mark.parametrize("through", ["fragment", "shared"])
 @pytest.mark.parametrize("steps, options", [(2, {}), (3, {"stages": 3}), (5, {"rows": 128, "threads": 256})])
 def test_chains(steps, options, through, form):
@@ -91,6 +97,8 @@ def test_chains(steps, options, through, form):
     kernel = run(chain(steps, through=through, form=form, **options), a, b, c, o, seeds=range(4))
     assert is_late(kernel), kernel.report.text
     assert np.array_equal(o, chain_of(a, b, c, width, form))
+    if steps == 5:  # else the turns are few enough to know each
+        assert ("if masked" in text_of(kernel)) == (form in ("masked", "triangle"))
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 6])
