@@ -97,6 +97,11 @@ struct ClearingProducts : ScopedRewriter {
            region_of(*t, 0).buffer != sums && !t->attrs.find("clear_accum") &&
            why_no_wgmma(f, k, target, s).empty();
   }
+  // May a clear stand under a condition?  Where a program names threads, names may differ among them.
+  bool may_stand_under(const Expr& condition) const {
+    bool names_threads = k.thread && contains(k.body, [&](const Var& v) { return &v == k.thread.get(); });
+    return is_common(condition) && !names_threads && has_registers();
+  }
   // Enough for all fragments of the kernel at once.
   bool has_registers() const {
     constexpr int64_t of_multiprocessor = 65536, most = 255, spare = 28;
@@ -130,7 +135,7 @@ struct ClearingProducts : ScopedRewriter {
     bool clears = may_clear(stmts[next], cleared.sums);
     if (cleared.inside) {
       Expr masked = unary(UnaryOp::logical_not, cleared.inside, clear->span);
-      if (clears && has_registers()) put_under(stmts, place, next, simplify(masked, facts), clear);
+      if (clears && may_stand_under(masked)) put_under(stmts, place, next, simplify(masked, facts), clear);
       return;
     }
     if (clears) {
@@ -139,7 +144,7 @@ struct ClearingProducts : ScopedRewriter {
       return;
     }
     auto* branch = stmts[next].as<If>();
-    if (!branch || branch->else_body || !is_common(branch->cond) || !has_registers()) return;
+    if (!branch || branch->else_body || !may_stand_under(branch->cond)) return;
     size_t product = next_touch(stmts, next + 1, cleared.sums);
     if (product == stmts.size() || !may_clear(stmts[product], cleared.sums)) return;
     put_under(stmts, next, product, branch->cond, block({clear, branch->then_body}, branch->span));
@@ -155,7 +160,8 @@ struct ClearingProducts : ScopedRewriter {
     stmts.insert(stmts.begin() + std::ptrdiff_t(place), let(holds, condition, span));
   }
   size_t next_touch(const std::vector<Stmt>& stmts, size_t from, BufferId sums) const {
-    while (from < stmts.size() && !touches(stmts[from], sums)) from++;
+    for (; from < stmts.size() && !touches(stmts[from], sums); from++)
+      if (has_control(stmts[from])) return stmts.size();  // it may go elsewhere, where the sums are read
     return from;
   }
 };

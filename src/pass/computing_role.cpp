@@ -2,7 +2,7 @@
 // slots of a turn, begins products and waits for them where something touches what they sum up or read, and
 // gives slots back as soon as what reads them is done.
 //
-// Products that are begun a turn late (late_products.cpp) stand behind the first ones of the next turn.  The
+// Products that are begun a turn late (product_plan.cpp) stand behind the first ones of the next turn.  The
 // first turn comes without them and stands in front of the loop, those of the last turn behind it: under a
 // condition the device compiler would wait for every product.
 //
@@ -78,9 +78,10 @@ struct Turn {
     BufferId sums = region_of(product, 2).buffer;
     bool waits = !is_product(s) && contains(s, [](const Tile& t) { return t.op->name == "gemm"; });
     visit_effects(s, [&](const Stmt&, const Effect& e) {
-      if (e.buffer == sums) waits |= !is_product(s) || region_of(*s.as<Tile>(), 2).buffer != sums;
+      auto is = [&](BufferId b) { return all.f.storage(e.buffer) == all.f.storage(b); };
+      if (is(sums)) waits |= !is_product(s) || region_of(*s.as<Tile>(), 2).buffer != sums;
       if (e.access != Access::read)
-        for (size_t i : {0, 1}) waits |= e.buffer == region_of(product, i).buffer;
+        for (size_t i : {0, 1}) waits |= is(region_of(product, i).buffer);
     });
     return waits;
   }
@@ -96,13 +97,13 @@ struct Turn {
     keep_beside();
     out.push_back(all.instruction("wgmma_wait_group", {imm(int64_t(begun.size() - done), i32)}, span()));
     std::vector<Stmt> released;
-    bool in_first_turn = true;
+    bool in_all_turns = true;
     for (size_t i = 0; i < done; i++) {
-      in_first_turn &= begun[i].ago == 0 || !loop.late.empty();
+      in_all_turns &= begun[i].ago == 0 || !loop.late.empty();
       release(begun[i].place, begun[i].ago, released);
     }
     auto& n = *loop.loop.as<For>();
-    if (in_first_turn)
+    if (in_all_turns)
       out.insert(out.end(), released.begin(), released.end());
     else if (!released.empty())  // the first turn has none before it
       out.push_back(if_then(lt(n.min, n.var), block(std::move(released), span()), {}, span()));

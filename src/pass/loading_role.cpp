@@ -94,11 +94,11 @@ struct Loader {
   // Names that nothing uses may stand for what only the other role can know.
   static Stmt without_unused(Stmt body) {
     for (;;) {
-      std::set<const ExprNode*> used;
-      visit(body, [&](const Var& v) { used.insert(&v); });
+      std::map<const ExprNode*, int> uses;  // beside those that give them their value
+      visit(body, [&](const Var& v) { uses[&v]++; }, [&](const Let& n) { uses[n.var.get()]--; });
       bool dropped = false;
       body = rewrite(body, [&](const Let& n, Rewriter& self) -> Stmt {
-        if (used.contains(n.var.get())) return self.children(n);
+        if (uses[n.var.get()] > 0) return self.children(n);
         dropped = true;
         return block({}, n.span);
       });

@@ -31,7 +31,8 @@ struct ProductPlanner {
   }
   bool writes(const Stmt& s, BufferId b) const {
     bool found = false;
-    visit_effects(s, [&](const Stmt&, const Effect& e) { found |= e.buffer == b && e.writes(); });
+    visit_effects(
+        s, [&](const Stmt&, const Effect& e) { found |= f.storage(e.buffer) == f.storage(b) && e.writes(); });
     return found;
   }
   bool touches(const Stmt& s, BufferId b) const { return use_of(f, s, b).touched; }
@@ -61,7 +62,7 @@ struct ProductPlanner {
   }
 
   // ── some are late ───────────────────────────────────────────────────────────────────────────────────
-  // Do threads compute between two products of one turn, from the sums of the first?
+  // Have threads of the same turn computed something from another product's sums, in front of it?
   bool follows_threads(size_t place) const {
     for (size_t first = 0; first < place; first++) {
       if (!may_begin(loop.body[first])) continue;
@@ -98,6 +99,7 @@ struct ProductPlanner {
     Gemm g = read_gemm(*product.as<Tile>(), f);
     auto name = [&](BufferId b) { return f[b].name; };
     if (uses_names_of_turn(product)) return "its operands depend on names of the turn";
+    if (contains(product, [](const Load&) { return true; })) return "its operands depend on memory";
     for (size_t i = 0; i < loop.body.size(); i++) {
       const Stmt& s = loop.body[i];
       bool crossed = i > place || i < to;
@@ -126,6 +128,10 @@ struct ProductPlanner {
     }
     if (loop.late.empty()) return why;
     loop.late_place = to;
+    // What a turn reads itself it waits for, before the late product of the next one.
+    for (auto& ring : loop.rings)
+      for (size_t i = ring.readers.size(); i-- > 0;)
+        if (std::ranges::count(loop.late, ring.readers[i]) == 0) ring.first = ring.readers[i];
     for (auto& s : loop.body)
       if (may_begin(s)) loop.in_flight.insert(s.get());
     find_anchor();

@@ -4,11 +4,10 @@
 
 namespace tl {
 
-// Two ways, by who looks at what a product sums up, and at what it multiplies:
-//   nobody in the loop     each stays in flight until that of the next turn has begun
-//   threads, in between    a product of what threads compute from another one is begun a turn late, behind
-//   the
-//                          next turn's first products: it runs while threads compute from those
+// There are two ways, by who looks at what a product sums up, and at what it multiplies.
+// - Nobody in the loop does: each product stays in flight until that of the next turn has begun.
+// - Threads do, in between: a product of what they compute from another one is begun a turn late, behind the
+//   next turn's first products, and runs while threads compute from those.
 // Says in `loop` what happens, or returns why the loop's products have to end where they stand.
 std::string plan_products(const Function& f, const Kernel& k, const Target& target, RoleLoop& loop);
 // By wgmma?  "" or why not.

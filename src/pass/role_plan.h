@@ -10,7 +10,7 @@ namespace tl {
 struct RoleRing {
   std::vector<BufferId> tiles = {};
   std::vector<Stmt> copies = {};
-  size_t first = 0;                  // of the loop's statements, that uses them
+  size_t first = 0;                  // of the loop's statements, that waits for them: the first to use them
   std::vector<size_t> readers = {};  // all that use them, in order
   bool read_by_threads = false;
 };

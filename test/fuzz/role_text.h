@@ -165,7 +165,8 @@ struct RoleText : RandomText {
   // ── threads between products ────────────────────────────────────────────────────────────────────────
   struct Chain {
     int64_t width = 64;
-    std::string a = {}, b = {}, c = {}, s = {}, p = {}, kept = {}, o = {}, sums = {};
+    std::string a = {}, b = {}, c = {}, s = {}, p = {}, kept = {}, o = {}, sums = {}, variable = {},
+                again = {};
   };
   void mask(const Chain& x) {
     is("a mask under a condition");
@@ -197,7 +198,23 @@ struct RoleText : RandomText {
       line("gemm({}, {}, {}) {{policy=\"full_row\", trans_b=1}}", x.a, x.b, x.s);
     }
   }
+  // A name of a variable's value, which changes from turn to turn.
+  void add_name(const Chain& x) {
+    if (x.variable.empty()) return;
+    std::string name = fresh("w");
+    line("{} = {}[]", name, x.variable);
+    nest(rows, x.width, [&] { return fmt::format("{0}[i, j] = {0}[i, j] + cast<f32>({1})", x.s, name); });
+    line("{0}[] = {0}[] + 1", x.variable);
+  }
+  void read_again(const Chain& x) {
+    if (x.again.empty()) return;
+    std::string copy = tile("fragment", type, x.width, 64);
+    line("copy({}, {})", x.c, copy);
+    nest(x.width, 64,
+         [&] { return fmt::format("{0}[i, j] = {0}[i, j] + cast<f32>({1}[i, j])", x.again, copy); });
+  }
   void threads_between(const Chain& x) {
+    add_name(x);
     if (chance(60))
       nest(rows, x.width, [&] { return fmt::format("{0}[i, j] = max({0}[i, j], -{0}[i, j])", x.s); });
     if (!x.sums.empty()) line("reduce_max({}, {}) {{clear=1, dim=1}}", x.s, x.sums);
@@ -223,6 +240,17 @@ struct RoleText : RandomText {
     if (chance(60)) x.sums = tile("fragment", "f32", rows);
     x.o = tile("fragment", "f32", rows, 64);
     std::string q = third ? tile("fragment", "f32", rows, 64) : "";
+    if (chance(20)) {
+      is("a name of what only threads know");
+      x.variable = fresh("v");
+      tiles.push_back(fmt::format("{} = local i32[]", x.variable));
+      line("{}[] = 0", x.variable);
+    }
+    if (chance(20)) {
+      is("a tile that the turn reads again");
+      x.again = tile("fragment", "f32", x.width, 64);
+      line("clear({})", x.again);
+    }
     line("clear({})", x.o);
     if (third) line("clear({})", q), is("two late products");
     if (same) is("one tile for both products");
@@ -238,6 +266,7 @@ struct RoleText : RandomText {
       const std::string& factor = x.kept.empty() ? x.p : x.kept;
       line("gemm({}, {}, {}) {{policy=\"full_row\"}}", factor, x.c, x.o);
       if (third) line("gemm({}, {}, {}) {{policy=\"full_row\"}}", factor, x.c, q);
+      read_again(x);
       if (last) {
         is("sums that the turn looks at again");
         nest(rows, 64, [&] { return fmt::format("{0}[i, j] = -{0}[i, j]", x.o); });
@@ -245,6 +274,9 @@ struct RoleText : RandomText {
     });
     leave(x.o, 64);
     if (third) leave(q, 64);
+    if (x.again.empty()) return;
+    std::string out = parameter("O", fmt::format("f32[{}, {}, {}, 64]", blocks, turns, x.width));
+    line("copy({}, {}[cast<i64>(bx), t, 0 : +{}, 0 : +64])", x.again, out, x.width);
   }
 
   // ── all of it ───────────────────────────────────────────────────────────────────────────────────────

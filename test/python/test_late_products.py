@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from test_roles import poisoned, run, text_of, why_not
+from test_roles import numbers, poisoned, run, text_of, why_not
 
 SIM = "sim:sm_90a"
 
@@ -342,3 +342,154 @@ def test_too_few_registers():
 
     assert is_late(notes(64))
     assert "are alive at once" in why_not(notes(128))
+
+
+@pytest.mark.parametrize("form", ["copied", "at times", "in a loop", "stored"])
+def test_a_tile_that_the_turn_reads_again(form):
+    """Behind the product that is begun a turn late: this turn waits for the tile itself."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float16"),
+        B: T.Tensor((256, 64), "float16"),
+        O: T.Tensor((2, 64, 64), "float32"),
+        D: T.Tensor((4, 64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, b, c = [T.alloc_shared((64, 64), "float16") for _ in range(3)]
+            s, o, t = [T.alloc_fragment((64, 64), "float32") for _ in range(3)]
+            p, q = T.alloc_fragment((64, 64), "float16"), T.alloc_fragment((64, 64), "float16")
+            T.copy(A, a)
+            T.clear(o)
+            T.clear(t)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                T.copy(s, p)
+                T.copy(B[(3 - k) * 64, 0], c)
+                T.gemm(p, c, o)
+                if form == "copied":
+                    T.copy(c, q)
+                    for i, j in T.Parallel(64, 64):
+                        t[i, j] += q[i, j]
+                elif form == "at times":
+                    if k % 2 == 0:
+                        T.gemm(a, c, t)
+                elif form == "in a loop":
+                    for _ in T.serial(2):
+                        T.gemm(a, c, t)
+                else:
+                    T.gemm(a, c, t, clear_accum=True)
+                    T.copy(t, D[k, :, :])
+            T.copy(o, O[0, :, :])
+            T.copy(t, O[1, :, :])
+
+    a, b = small(64, 64, seed=0), small(256, 64, seed=1)
+    o, d = poisoned(2, 64, 64), poisoned(4, 64, 64)
+    assert is_late(run(main, a, b, o, d, seeds=range(6)))
+    parts = b.astype(float).reshape(4, 64, 64)
+    assert np.array_equal(o[0], sum(a @ parts[k].T @ parts[3 - k] for k in range(4)))
+    products = [a @ parts[3 - k] for k in range(4)]
+    exact = {
+        "copied": parts.sum(0),
+        "at times": products[0] + products[2],
+        "in a loop": 2 * sum(products),
+        "stored": products[3],
+    }
+    assert np.array_equal(o[1], exact[form])
+    if form == "stored":
+        assert np.array_equal(d, np.stack(products))
+
+
+def test_a_region_that_memory_names():
+    """Which part of a tile a product reads is known in its own turn only."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float16"), B: T.Tensor((256, 64), "float16"), O: T.Tensor((64, 64), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_shared((128, 64), "float16")
+            s, o = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64, 64), "float32")
+            p, v = T.alloc_fragment((64, 64), "float16"), T.alloc_var("int32", 0)
+            T.copy(A, a)
+            T.copy(B[0:128, :], c)
+            T.clear(o)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                T.copy(s, p)
+                T.gemm(p, c[v * 64 : v * 64 + 64, :], o)
+                v = 1 - v
+            T.copy(o, O)
+
+    a, b, o = small(64, 64, seed=0), small(256, 64, seed=1), poisoned(64, 64)
+    kernel = tilelang.compile(main, target=SIM)
+    assert not kernel.simulate(a, b, o).findings and "depend on memory" in why_not(kernel)
+    parts = b.astype(float).reshape(4, 64, 64)
+    assert np.array_equal(o, sum(a @ parts[k].T @ parts[k % 2] for k in range(4)))
+
+
+@pytest.mark.parametrize("name", ["variable", "tile", "atomic"])
+def test_names_that_only_those_who_compute_know(name):
+    """The role that loads has no copy of what it does not need: neither its value nor its effect."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+        D: T.Tensor((4,), "int32"),
+        E: T.Tensor((64,), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            kept, total = T.alloc_shared((64,), "float32"), T.alloc_fragment((64,), "float32")
+            v = T.alloc_var("int32", 1)
+            T.clear(c)
+            T.clear(total)
+            T.fill(kept, 2)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.gemm(a, a, c, transpose_B=True)
+                if name == "variable":
+                    w = v * 1
+                    for i in T.Parallel(64):
+                        total[i] += w
+                elif name == "tile":
+                    w = kept[3]
+                    for i in T.Parallel(64):
+                        total[i] += w
+                else:
+                    w = T.atomic_add(D[k], 1, return_prev=True)
+                    for i in T.Parallel(64):
+                        total[i] += T.min(w, 0)
+            T.copy(c, C)
+            T.copy(total, E)
+
+    a, c, d, e = numbers(64, 256), poisoned(64, 64), np.zeros(4, np.int32), poisoned(64)
+    run(main, a, c, d, e, seeds=range(2))
+    assert np.array_equal(c, a.astype(float) @ a.T.astype(float))
+    assert (e == {"variable": 4, "tile": 8, "atomic": 0}[name]).all()
+    assert (d == (256 if name == "atomic" else 0)).all()  # two runs of 128 threads
+
+
+@pytest.mark.parametrize("form", ["plain", "masked"])
+def test_a_clear_stays_in_front_of_a_jump(form):
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), O: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a, s = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            for k in T.serial(4):
+                T.clear(s)
+                if form == "masked" and k % 2 == 1:
+                    T.fill(s, 1)
+                if k == 2:
+                    break
+                T.gemm(a, a, s, transpose_B=True)
+            T.copy(s, O)
+
+    a, o = small(64, 64, seed=0), poisoned(64, 64)
+    kernel = tilelang.compile(main, target=SIM)
+    assert not kernel.simulate(a, o).findings and (o == 0).all()
