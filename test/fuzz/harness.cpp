@@ -240,6 +240,18 @@ static std::vector<std::string> targets_of_kept(const std::string& text, size_t 
   return out;
 }
 
+void check_features(std::string_view features, std::map<std::string, int64_t> counts, int64_t programs) {
+  std::string table, feature;
+  for (std::istringstream list{std::string(features)}; std::getline(list >> std::ws, feature);) {
+    double share = 100.0 * double(counts[feature]) / double(programs);
+    table += fmt::format("  {:5.1f} %  {}\n", share, feature);
+    CHECK_MESSAGE(share >= 1, feature);
+    counts.erase(feature);
+  }
+  for (auto& [other, count] : counts) CHECK_MESSAGE(false, "not in the list: " << other << " " << count);
+  MESSAGE("of the programs have:\n" << table);
+}
+
 }  // namespace tl::fuzz
 
 using namespace tl;

@@ -21,6 +21,9 @@ struct Campaign {
 };
 void run_programs(const Campaign& campaign);
 
+// Each of the features, a line each, is that of one program in a hundred; and there are no others.
+void check_features(std::string_view features, std::map<std::string, int64_t> counts, int64_t programs);
+
 // A failure that is kept: a line says with which arguments it is run, as `tl_opt reduce` takes them.
 std::string kept_text(const std::string& text, const Test& test, const std::string& verdict);
 Test kept_test(const std::string& text);

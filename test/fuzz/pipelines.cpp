@@ -2,8 +2,6 @@
 // reference's.
 #include <doctest/doctest.h>
 
-#include <sstream>
-
 #include "fuzz/harness.h"
 #include "fuzz/pipelined_program.h"
 #include "fuzz/seeds.h"
@@ -141,13 +139,5 @@ TEST_CASE("pipelined tile programs have every feature that a pipeline has to res
   for (uint64_t seed = 0; seed < programs; seed++)
     for (auto& feature : fuzz::pipelined_program(seed, {.own_copies = seed % 2 == 0}).features)
       counts[feature]++;
-  std::string table, feature;
-  for (std::istringstream list{std::string(features)}; std::getline(list >> std::ws, feature);) {
-    double share = 100.0 * double(counts[feature]) / double(programs);
-    table += fmt::format("  {:5.1f} %  {}\n", share, feature);
-    CHECK_MESSAGE(share >= 1, feature);
-    counts.erase(feature);
-  }
-  for (auto& [other, count] : counts) CHECK_MESSAGE(false, "not in the list: " << other << " " << count);
-  MESSAGE("of the programs have:\n" << table);
+  fuzz::check_features(features, counts, programs);
 }

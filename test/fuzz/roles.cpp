@@ -2,8 +2,6 @@
 // does, in any order of warps.
 #include <doctest/doctest.h>
 
-#include <sstream>
-
 #include "fuzz/harness.h"
 #include "fuzz/role_text.h"
 #include "ops/op.h"
@@ -73,14 +71,7 @@ TEST_CASE("programs for roles have every feature, and most are divided") {
     }
     in_roles += divides, late += delays;
   }
-  std::string table, feature;
-  for (std::istringstream list{std::string(role_features)}; std::getline(list >> std::ws, feature);) {
-    double share = 100.0 * double(counts[feature]) / double(programs);
-    table += fmt::format("  {:5.1f} %  {}\n", share, feature);
-    CHECK_MESSAGE(share >= 1, feature);
-    counts.erase(feature);
-  }
-  for (auto& [other, count] : counts) CHECK_MESSAGE(false, "not in the list: " << other << " " << count);
+  fuzz::check_features(role_features, counts, programs);
   CHECK_GE(in_roles * 10, compiled * 6);
   CHECK_GE(late * 10, compiled * 3);
   MESSAGE("of the programs have:\n"
