@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "arith/prove.h"
+#include "ops/regions.h"
 #include "pass/role_parts.h"
 #include "pass/slots.h"
 #include "pass/tile_use.h"
