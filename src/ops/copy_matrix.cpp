@@ -141,7 +141,7 @@ struct Delivery {
 std::optional<Delivery> delivery_of(const Fragment& fragment, int bits, const Target& target) {
   if (target.copies.empty() || target.warp != lanes || bits > 32 || bits < 8) return std::nullopt;
   int per_unit = 32 / bits;
-  if (fragment.registers % per_unit) return std::nullopt;
+  if (fragment.registers % per_unit || fragment.threads % lanes) return std::nullopt;  // by whole warps
   for (bool transposed : {false, true})
     if (!(transposed && bits != 16) && are_blocks(fragment, per_unit, transposed))
       return Delivery{per_unit, transposed};
