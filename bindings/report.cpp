@@ -56,7 +56,6 @@ void loop_row(const Report::LoopRow& r, nb::dict& d) {
   d["extents"] = r.extents;
   d["threads"] = r.threads;
   d["registers"] = r.registers;
-  d["registers"] = r.registers;
   d["lanes"] = r.lanes;
   d["copies"] = r.copies;
   d["guarded"] = r.guarded;

@@ -135,7 +135,7 @@ class StepInfo:
 
 @dataclass(frozen=True)
 class PipelineInfo:
-    """A pipelined loop: what one turn of it does, in order.  One that roles divide has a row for each."""
+    """A pipelined loop, or what one role does of it where roles divide it: one turn, in order."""
 
     kernel: str
     name: str  # of the loop's variable
