@@ -28,8 +28,8 @@
 #include "base/product.h"
 #include "ops/mapping.h"
 #include "pass/barrier_words.h"
+#include "pass/block_order.h"
 #include "pass/passes.h"
-#include "pass/resident_blocks.h"
 #include "pass/role_parts.h"
 #include "pass/slots.h"
 
@@ -162,18 +162,24 @@ std::set<BufferId> make_tiles(DividedKernel& all, std::vector<Stmt>& out) {
   return tiles;
 }
 
+void order_blocks(Function& f, Kernel& k, const Target& target, const RolePlan& plan) {
+  std::vector<Stmt> loads;
+  for (auto& loop : plan.loops)
+    for (auto& ring : loop.rings) loads.insert(loads.end(), ring.copies.begin(), ring.copies.end());
+  int64_t resident = target.multiprocessors.count * plan.blocks;
+  BlockOrder order = plan_block_order(f, k, loads, resident);
+  if (has_even_blocks(k, plan))
+    walk_grid(f, k, resident, order);
+  else
+    reorder_grid(f, k, resident, order);
+}
+
 void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) {
   Span span = k.body->span;
   DividedKernel all{.f = f, .k = k, .target = target, .plan = plan};
   std::vector<Stmt> out;
   plan_stores(all);
-  if (has_even_blocks(k, plan)) {
-    std::vector<Stmt> loads;
-    for (auto& loop : plan.loops)
-      for (auto& ring : loop.rings) loads.insert(loads.end(), ring.copies.begin(), ring.copies.end());
-    int64_t resident = target.multiprocessors.count * plan.blocks;
-    walk_grid(f, k, resident, rows_together(f, k, loads, resident));
-  }
+  order_blocks(f, k, target, plan);
   for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
   make_words(all, out);
   std::set<BufferId> tiles = make_tiles(all, out);

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/product.h"
+#include "ir/rewrite.h"
 #include "ops/gemm.h"
+#include "ops/mapping.h"
 #include "pass/tile_use.h"
 #include "target/effects.h"
 

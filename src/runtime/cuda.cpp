@@ -159,6 +159,7 @@ class Cuda final : public Device {
   }
 
   EncodedTensorMap encode(const TensorMapSpec& map, const TensorMapView& view) override {
+    Current current(context());  // the driver asks for one, and a thread may have none yet
     return encode_tensor_map(map, view);
   }
   void* allocate(size_t bytes, Stream stream) override {

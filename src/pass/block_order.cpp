@@ -1,0 +1,224 @@
+//   kernel grid(bx: 64, by: 32):      kernel grid(block: 132):
+//     body                              for t in serial((2048 - block + 131) // 132):
+//                                  ->     let bx = (t*132 + block) % 64
+//                                         let by = (t*132 + block) // 64 % 32
+//                                         body
+//
+// Row after row of the grid; or, where rows share some loads and columns the others (a matrix product), so
+// many rows together that a round of blocks loads the least; or, where the blocks of some dimensions load the
+// same (queries of a head), all of these together. Blocks at the same time then find most of it in the L2
+// cache.
+#include "pass/block_order.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "arith/prove.h"
+#include "arith/simplify.h"
+#include "base/product.h"
+#include "ir/rewrite.h"
+#include "ops/mapping.h"
+#include "pass/walk.h"
+
+namespace tl {
+
+namespace {
+
+// The variables that a statement depends on, through names around it as well.
+std::set<const ExprNode*> variables_of(const Kernel& k, const Stmt& s) {
+  std::set<const ExprNode*> found;
+  auto take = [&](const Expr& e) { visit(e, [&](const Var& v) { found.insert(&v); }); };
+  walk(k.body, {.team = whole_block(k)}, [&](const Stmt& inner, const WalkContext& at) {
+    if (!inner.same(s)) return true;
+    visit(inner, [&](const Var& v) { found.insert(&v); });
+    for (size_t i = at.lets.size(); i-- > 0;)
+      if (found.contains(at.lets[i]->var.get())) take(at.lets[i]->value);
+    return false;
+  });
+  return found;
+}
+
+// The dimensions of the grid, that differ between blocks, on which a statement depends.
+std::set<size_t> dimensions_of(const Kernel& k, const Stmt& s) {
+  std::set<const ExprNode*> used = variables_of(k, s);
+  std::set<size_t> found;
+  for (size_t d = 0; d < k.grid.size(); d++)
+    if (!is_int(k.grid[d], 1) && used.contains(k.grid_vars[d].get())) found.insert(d);
+  return found;
+}
+
+struct GridLoad {
+  std::set<size_t> dimensions;
+  int64_t bytes;
+};
+std::vector<GridLoad> loads_of(const Function& f, const Kernel& k, const std::vector<Stmt>& loads) {
+  std::vector<GridLoad> found;
+  for (auto& s : loads) {
+    const BufferInfo& tile = f[region_of(*s.as<Tile>(), 1).buffer];
+    found.push_back({dimensions_of(k, s), product(tile_shape(tile)) * tile.dtype.bits / 8});
+  }
+  return found;
+}
+
+// How many rows so many blocks visit together, if a row's blocks share loads of so many bytes, and a column's
+// of others. Only such that divide the blocks: a round of them then is a whole rectangle.
+int64_t rows_of_a_round(int64_t resident, int64_t of_row, int64_t of_column) {
+  int64_t best = 1;
+  auto cost = [&](int64_t rows) { return rows * of_row + resident / rows * of_column; };
+  for (int64_t rows = 1; rows <= resident; rows++)
+    if (resident % rows == 0 && cost(rows) < cost(best)) best = rows;
+  return best;
+}
+
+Expr count_of(const Kernel& k, const std::vector<size_t>& dimensions) {
+  Expr count = imm(1);
+  for (size_t d : dimensions) count = count * cast(i64, k.grid[d]);
+  return count;
+}
+
+// Rows of the grid that all share a load, and columns that all share another.
+void order_rectangles(const Kernel& k, const std::vector<GridLoad>& loads, int64_t resident,
+                      BlockOrder& order) {
+  std::set<size_t> outer(order.outer.begin(), order.outer.end()), row, column;
+  int64_t of_row = 0, of_column = 0;  // bytes
+  for (auto& load : loads) {
+    std::set<size_t> own;
+    std::ranges::set_difference(load.dimensions, outer, std::inserter(own, own.end()));
+    if (own.empty()) continue;
+    if (row.empty() || own == row) {
+      row = own;
+      of_row += load.bytes;
+    } else if (column.empty() || own == column) {
+      column = own;
+      of_column += load.bytes;
+    } else {
+      return;
+    }
+  }
+  if (column.empty() || row.size() + column.size() + outer.size() != k.grid.size()) return;
+  if (std::ranges::find_first_of(row, column) != row.end()) return;
+  if (*row.begin() < *column.begin()) {  // the grid's first dimension counts columns
+    std::swap(row, column);
+    std::swap(of_row, of_column);
+  }
+  order.rows.assign(row.begin(), row.end());
+  order.columns.assign(column.begin(), column.end());
+  int64_t rows = rows_of_a_round(resident, of_row, of_column);
+  if (rows > 1) order.together = imm(rows);
+}
+
+// Where the block `number` stands.
+void place(const Kernel& k, const Expr& number, const BlockOrder& order, std::vector<Stmt>& out) {
+  auto named = [&](const char* name, const Expr& value) {
+    out.push_back(let(var(name), value, k.span));
+    return out.back().as<Let>()->var;
+  };
+  auto spread = [&](Expr rest, const std::vector<size_t>& dimensions) {  // each in its range, to be seen
+    for (size_t d : dimensions) {
+      Expr extent = cast(i64, k.grid[d]);
+      bool last = d == dimensions.back();
+      out.push_back(let(k.grid_vars[d], last ? min(rest, extent - 1) : floormod(rest, extent), k.span));
+      if (!last) rest = named("rest", floordiv(rest, extent));
+    }
+  };
+  Expr rows = count_of(k, order.rows), columns = count_of(k, order.columns), at = number;
+  if (!order.outer.empty()) {
+    spread(floordiv(number, rows * columns), order.outer);
+    at = named("at", floormod(number, rows * columns));
+  }
+  Expr together = as_int(order.together) ? order.together : named("together", order.together);
+  Expr first = named("first", floordiv(at, columns * together) * together);
+  Expr height = named("height", max(min(rows - first, together), imm(1)));
+  Expr inside = named("inside", floormod(at, columns * together));
+  spread(first + floormod(inside, height), order.rows);
+  spread(floordiv(inside, height), order.columns);
+}
+
+Expr count_blocks(const Function& f, const Kernel& k) {
+  std::vector<size_t> all(k.grid.size());
+  std::iota(all.begin(), all.end(), size_t(0));
+  return simplify(count_of(k, all), facts_of(f, k));
+}
+
+bool is_at_most(const Expr& blocks, int64_t resident) {
+  auto known = as_int(blocks);
+  return known && *known <= resident;
+}
+
+std::string describe(const BlockOrder& order) {
+  auto count = as_int(order.together);
+  return count ? fmt::format("{} rows of it together, for the L2 cache", *count)
+               : "as many rows of it together as run at once, for the L2 cache";
+}
+
+}  // namespace
+
+BlockOrder plan_block_order(const Function& f, const Kernel& k, const std::vector<Stmt>& loads,
+                            int64_t resident) {
+  BlockOrder order;
+  if (cluster_size(k) > 1) return order;
+  std::vector<GridLoad> found = loads_of(f, k, loads);
+  std::vector<size_t> some;  // on which some load depends
+  for (size_t d = 0; d < k.grid.size(); d++) {
+    auto depends = [&](const GridLoad& load) { return load.dimensions.contains(d); };
+    if (std::ranges::all_of(found, depends) || is_int(k.grid[d], 1))
+      order.outer.push_back(d);
+    else if (std::ranges::any_of(found, depends))
+      some.push_back(d);
+    else
+      order.columns.push_back(d);
+  }
+  if (!some.empty()) {
+    order.columns.clear();
+    order_rectangles(k, found, resident, order);
+  } else if (!order.outer.empty() && !order.columns.empty()) {  // blocks of one column load the same
+    order.rows.swap(order.outer);
+    Expr together = max(floordiv(imm(resident), max(count_of(k, order.columns), imm(1))), imm(1));
+    order.together = simplify(together, facts_of(f, k));
+  }
+  return order;
+}
+
+void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order) {
+  Expr blocks = count_blocks(f, k);
+  if (is_at_most(blocks, resident)) return;
+  Expr block_var = var("block"), turn = var("tile");
+  std::vector<Stmt> body;
+  Expr rest = turn * resident + block_var;
+  if (order) place(k, rest, order, body);
+  for (size_t d = 0; d < k.grid.size() && !order; d++) {  // of the last one, too, so that its range is known
+    body.push_back(let(k.grid_vars[d], floormod(rest, cast(i64, k.grid[d])), k.span));
+    rest = floordiv(rest, cast(i64, k.grid[d]));
+  }
+  body.push_back(k.body);
+  Expr turns = floordiv(blocks - block_var + (resident - 1), resident);
+  k.body = for_loop(turn, imm(0), turns, Loop::serial, block(std::move(body), k.span), k.span);
+  k.grid_vars = {block_var};
+  k.grid = {min(blocks, imm(resident))};
+  f.notes.push_back(
+      {"assign_roles", k.name,
+       fmt::format("at most {} blocks walk through the grid, so that one tile's loads run while another's "
+                   "sums are stored{}",
+                   resident, order ? "; " + describe(order) : ""),
+       k.span});
+}
+
+void reorder_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order) {
+  Expr blocks = count_blocks(f, k);
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();  // along the first dimension of a grid
+  if (!order || is_at_most(blocks, resident) || (as_int(blocks) && !is_at_most(blocks, most))) return;
+  Expr block_var = var("block");
+  std::vector<Stmt> body;
+  place(k, block_var, order, body);
+  body.push_back(k.body);
+  k.body = block(std::move(body), k.span);
+  k.grid_vars = {block_var};
+  k.grid = {blocks};
+  f.notes.push_back(
+      {"assign_roles", k.name, "blocks visit the grid in an order of its own: " + describe(order), k.span});
+}
+
+}  // namespace tl
