@@ -10,6 +10,8 @@
 // cache.
 #include "pass/block_order.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -148,10 +150,17 @@ bool is_at_most(const Expr& blocks, int64_t resident) {
   return known && *known <= resident;
 }
 
-std::string describe(const BlockOrder& order) {
+std::string names_of(const Kernel& k, const std::vector<size_t>& dimensions) {
+  std::vector<std::string> names;
+  for (size_t d : dimensions) names.push_back(k.grid_vars[d].as<Var>()->hint);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+std::string describe(const Kernel& k, const BlockOrder& order) {
   auto count = as_int(order.together);
-  return count ? fmt::format("{} rows of it together, for the L2 cache", *count)
-               : "as many rows of it together as run at once, for the L2 cache";
+  return fmt::format(
+      "{} of ({}) together, for one of ({}) after another, so that the L2 cache holds what they share",
+      count ? std::to_string(*count) : "as many as run at once", names_of(k, order.rows),
+      names_of(k, order.columns));
 }
 
 }  // namespace
@@ -185,6 +194,7 @@ BlockOrder plan_block_order(const Function& f, const Kernel& k, const std::vecto
 void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order) {
   Expr blocks = count_blocks(f, k);
   if (is_at_most(blocks, resident)) return;
+  std::string said = order ? "; " + describe(k, order) : "";
   Expr block_var = var("block"), turn = var("tile");
   std::vector<Stmt> body;
   Expr rest = turn * resident + block_var;
@@ -202,7 +212,7 @@ void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order
       {"assign_roles", k.name,
        fmt::format("at most {} blocks walk through the grid, so that one tile's loads run while another's "
                    "sums are stored{}",
-                   resident, order ? "; " + describe(order) : ""),
+                   resident, said),
        k.span});
 }
 
@@ -210,6 +220,7 @@ void reorder_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& or
   Expr blocks = count_blocks(f, k);
   constexpr int64_t most = std::numeric_limits<int32_t>::max();  // along the first dimension of a grid
   if (!order || is_at_most(blocks, resident) || (as_int(blocks) && !is_at_most(blocks, most))) return;
+  std::string said = describe(k, order);
   Expr block_var = var("block");
   std::vector<Stmt> body;
   place(k, block_var, order, body);
@@ -217,8 +228,7 @@ void reorder_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& or
   k.body = block(std::move(body), k.span);
   k.grid_vars = {block_var};
   k.grid = {blocks};
-  f.notes.push_back(
-      {"assign_roles", k.name, "blocks visit the grid in an order of its own: " + describe(order), k.span});
+  f.notes.push_back({"assign_roles", k.name, "blocks visit the grid in another order: " + said, k.span});
 }
 
 }  // namespace tl
