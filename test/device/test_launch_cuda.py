@@ -116,6 +116,37 @@ def test_threads_with_streams_of_their_own():
     assert not wrong
 
 
+@pytest.mark.skipif(torch.cuda.get_device_capability() != (9, 0), reason="tensor maps are Hopper's")
+def test_tensor_maps_in_a_thread_without_a_context():
+    """The driver encodes tensor maps in the thread's context, and this thread has none."""
+
+    @T.prim_func
+    def main(A: T.Tensor((256, 128), "float16"), B: T.Tensor((256, 128), "float16")):
+        with T.Kernel(4, threads=128) as i:
+            tile = T.alloc_shared((64, 128), "float16")
+            arrived = T.alloc_barrier(128)
+            T.tma_copy(A[i * 64, 0], tile, barrier=arrived)
+            T.barrier_arrive(arrived)
+            T.barrier_wait(arrived, 0)
+            T.copy(tile, B[i * 64, 0])
+
+    kernel = tilelang.compile(main, target="cuda")
+    x = torch.randn((256, 128), device="cuda").half()
+    y, wrong = torch.zeros_like(x), []
+
+    def work():
+        try:
+            kernel(x, y)
+        except Exception as problem:
+            wrong.append(problem)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert not wrong and (x == y).all()
+
+
 def test_a_tensor_of_the_cpu_is_refused():
     kernel = tilelang.compile(scaled(), target="cuda")
     with pytest.raises(TypeError, match="argument 0 'A' is on the CPU but the function was compiled"):

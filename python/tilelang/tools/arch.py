@@ -49,6 +49,7 @@ class TileDevice:
             self.l2_cache_size_bytes = int(self.rates["l2_bytes"])
         self.has_async_copies = any(row["group"] == "async" for row in rows)
         self.matrix = [row for row in rows if row["group"] == "matrix"]
+        self.warpgroup = [row for row in rows if row["group"] == "warpgroup"]
         self.available_tensor_instructions = [
             TensorInstruction(row["name"], [*row["shape"][:2]]) for row in self.matrix
         ]

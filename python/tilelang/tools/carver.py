@@ -19,6 +19,7 @@ from ..front.errors import caller_place, compile_error
 from ..jit.function import PrimFunc
 from . import arch as chips
 from . import hints as model
+from . import warpgroup_hints as warpgroups
 from .arch import CUDA, TileDevice, auto_infer_current_arch
 from .hints import Hint
 
@@ -169,6 +170,13 @@ def _products(
     return _fold(inputs, (out, t.out_dtype), reduced, t.accum_dtype, value, last)
 
 
+def _of_product(arch: CUDA, t: Any, M: int, N: int, K: int) -> Iterator[Hint]:
+    """The candidates of a product of these extents, with the types of a template."""
+    if warpgroups.takes_product(arch, M, t.in_dtype, t.accum_dtype):
+        return warpgroups.matmul(arch, M, N, K, t.in_dtype, t.out_dtype)
+    return model.matmul(arch, M, N, K, t.in_dtype, t.out_dtype, t.accum_dtype)
+
+
 @dataclass
 class MatmulTemplate(BaseTemplate):
     """C = A · B of M × K and K × N; trans_A, trans_B: an operand is stored the other way."""
@@ -184,7 +192,7 @@ class MatmulTemplate(BaseTemplate):
     with_bias: bool = False
 
     def _candidates(self, arch: CUDA) -> Iterator[Hint]:
-        return model.matmul(arch, self.M, self.N, self.K, self.in_dtype, self.out_dtype, self.accum_dtype)
+        return _of_product(arch, self, self.M, self.N, self.K)
 
     def _make(self) -> PrimFunc:
         a, b = [self.M, self.K], [self.K, self.N]
@@ -313,9 +321,7 @@ class ConvTemplate(BaseTemplate):
 
     def _candidates(self, arch: CUDA) -> Iterator[Hint]:
         rows = self.N * self._size(self.H) * self._size(self.W)
-        return model.matmul(
-            arch, rows, self.F, self.K * self.K * self.C, self.in_dtype, self.out_dtype, self.accum_dtype
-        )
+        return _of_product(arch, self, rows, self.F, self.K * self.K * self.C)
 
     def _make(self) -> PrimFunc:
         def value(x: list, at: list, r: list) -> Any:
@@ -352,6 +358,8 @@ class FlashAttentionTemplate(BaseTemplate):
     accum_dtype: Any = "float16"
 
     def _candidates(self, arch: CUDA) -> Iterator[Hint]:
+        if warpgroups.takes_attention(arch, self):
+            return warpgroups.attention(arch, self)
         return model.attention(arch, self)
 
     def _make(self) -> PrimFunc:

@@ -1,0 +1,99 @@
+"""How kernels whose products warpgroups do (wgmma) may be cut, and the model that orders the candidates.
+
+A role loads tiles ahead of those that compute (docs/pipelines.md), so that a step of a block takes as long
+as the slowest of what it keeps busy: the tensor cores, or shared memory, which tiles are loaded into and from
+which an instruction reads a whole tile of B for each 64 rows of A.  The constants were fitted to what was
+measured on an H100 (bench/results/2026-11-27-automatic.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from ..front.dtypes import as_dtype
+from .arch import CUDA
+from .hints import Hint
+
+_INSTRUCTION = 64  # rows of a product's instruction
+_SHARED = 139  # bytes a clock that a multiprocessor's shared memory takes and gives
+_LAUNCH = 5500  # clocks until the first product begins, and from the last one to the end of the kernel
+_FLYING = 2e-6  # seconds of the memory's bandwidth that must be under way to use all of it
+_STORED = 16  # sums a clock that a block rounds and stores
+_SLOTS = 4
+
+
+def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any) -> Iterator[Hint]:
+    """Products of matrices, in tiles of 128 bytes a row: more would not be swizzled in one box."""
+    kind, out_bytes = as_dtype(in_dtype), as_dtype(out_dtype).bits / 8
+    rate = arch.rates["float16"] * 16 / kind.bits / arch.compute_max_core / arch.rates["clock"]
+    k, steps = 128 * 8 // kind.bits, -(-K * kind.bits // (128 * 8))
+    read = (M + N) * K * kind.bits / 8
+    for m, n in product((64, 128, 256), (32, 64, 128, 256)):
+        loaded, stored = (m + n) * 128, 2 * m * 128
+        if min(m, n) > 128 or _SLOTS * loaded + stored > arch.smem_cap:
+            continue
+        blocks = -(-M // m) * -(-N // n)
+        passed = loaded + (m + m // _INSTRUCTION * n) * 128
+        alone = 1.03 if m == _INSTRUCTION else 1.0  # a warpgroup waits beside no other
+        step = alone * max(2 * m * n * k / rate, passed / _SHARED)
+        turns = -(-blocks // arch.compute_max_core) * (steps * step + m * n / _STORED)
+        flying = min(blocks, arch.compute_max_core) * _SLOTS * loaded
+        bandwidth = arch.rates["bandwidth"] * min(1.0, flying / (arch.rates["bandwidth"] * _FLYING))
+        seconds = max(turns / arch.rates["clock"], read / bandwidth + M * N * out_bytes / bandwidth)
+        yield Hint(
+            [m, n],
+            [_INSTRUCTION // 4 * (2 if m == 256 else 1), n],
+            rstep=[k],
+            pipeline_stage=_SLOTS,
+            use_async=True,
+            use_tc=True,
+            seconds=seconds + _LAUNCH / arch.rates["clock"],
+        )
+
+
+def _turn(arch: CUDA, m: int, n: int, dim: int, bits: int, registers: float) -> float:
+    """Clocks of a step of attention: products, and what of the threads' work does not run beside them."""
+    rate = arch.rates["float16"] * 16 / bits / arch.compute_max_core / arch.rates["clock"]
+    exponentials, others = m * n / 16, m * n * 4.5 / 128
+    # Of several warpgroups, each hides what the others do.
+    hidden, between = {64: (0.2, 1300), 128: (0.45, 350), 192: (0.5, 450)}[m]
+    crowded = 1 + max(0.0, registers - 170) / 500
+    return (4 * m * n * dim / rate + (1 - hidden) * (exponentials + others) + between) * crowded
+
+
+def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
+    """Attention, of a FlashAttentionTemplate: its second product runs a turn late, beside the next scores."""
+    bits, heads, dim = as_dtype(t.in_dtype).bits, t.batch_size * t.num_heads, t.head_dim
+    for m, n in product((64, 128, 192), (64, 80, 96, 112, 128, 144, 160, 176)):
+        registers = n / 2 + n / 4 + dim / 2  # of scores, weights and sums
+        given = min(240, (65536 // 128 - 24) * 128 // (2 * m) // 8 * 8)
+        shared = (m + 4 * n) * dim * bits / 8 + 2 * m * 64
+        if registers + 28 > given or shared > arch.smem_cap:
+            continue
+        rows, most = -(-t.seq_length // m), -(-t.seq_kv_length // n)
+        if t.is_causal:
+            past = t.seq_kv_length - t.seq_length
+            turns = [min(most, max(0, -(-((i + 1) * m + past) // n))) for i in range(rows)]
+            rounds = max(max(turns), sum(turns) * heads / arch.compute_max_core)
+        else:
+            rounds = -(-rows * heads // arch.compute_max_core) * most
+        clocks = rounds * _turn(arch, m, n, dim, bits, registers) + _LAUNCH
+        warp = [_INSTRUCTION // 4, n]
+        yield Hint([m, n], warp, [], [dim], [], 2, True, True, seconds=clocks / arch.rates["clock"])
+
+
+def takes_product(arch: Any, M: int, in_dtype: Any, accum_dtype: Any) -> bool:
+    """Whether warpgroups of the chip multiply these types, and M fills enough of an instruction's 64 rows."""
+    return M > 16 and takes(arch, in_dtype, accum_dtype)
+
+
+def takes_attention(arch: Any, t: Any) -> bool:
+    """Whether warpgroups of the chip multiply a template's tiles."""
+    return t.head_dim % 16 == 0 and t.head_dim <= 256 and takes(arch, t.in_dtype, t.accum_dtype)
+
+
+def takes(arch: Any, in_dtype: Any, accum_dtype: Any) -> bool:
+    """Whether the chip has an instruction of warpgroups for these types."""
+    kind, accum = as_dtype(in_dtype), as_dtype(accum_dtype)
+    return any(row["dtypes"] == (kind, kind, accum) for row in arch.warpgroup)
