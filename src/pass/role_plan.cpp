@@ -106,13 +106,12 @@ void add_slots(const Function& f, RolePlan& plan, int64_t bytes) {
 // How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory;
 // why that is too little, or "".
 std::string share_chip(const Function& f, const Kernel& k, const Target& target, RolePlan& plan) {
-  constexpr int64_t of_multiprocessor = 65536, least = 24, most = 240, unit = 8, spare = 32;
+  constexpr int64_t least = 24, most = 240, unit = 8, spare = 32;
+  int64_t threads = plan.consumers + loading_threads;
+  auto launched = [&](int64_t blocks) { return target.multiprocessors.launch_registers(threads, blocks); };
   auto share = [&](int64_t blocks) {
-    int64_t all = of_multiprocessor / blocks;
+    int64_t all = threads * launched(blocks);
     return std::min(most, (all - least * loading_threads) / plan.consumers / unit * unit);
-  };
-  auto launched = [&](int64_t blocks) {
-    return of_multiprocessor / blocks / (plan.consumers + loading_threads) / unit * unit;
   };
   // Two blocks hide more than one, if each has four slots and a place to store from, and an instruction's
   // registers are there at the launch.
@@ -132,8 +131,8 @@ std::string share_chip(const Function& f, const Kernel& k, const Target& target,
   int64_t at_launch = launched(plan.blocks);
   if (sums_of_product(plan) + spare > at_launch)
     return fmt::format(
-        "{} threads, {} of them to load, leave {} registers to a thread, too few for a product",
-        plan.consumers + loading_threads, loading_threads, at_launch);
+        "{} threads, {} of them to load, leave {} registers to a thread, too few for a product", threads,
+        loading_threads, at_launch);
   bool moves = !k.attrs.find("no_set_max_nreg") && !k.attrs.find("disable_warp_group_reg_alloc");
   if (moves && share(plan.blocks) > at_launch) {
     plan.load_registers = least;

@@ -255,14 +255,13 @@ struct RoleProgram {
     return instruction(row->name, {imm(role.registers, i32)});
   }
   static int64_t launch_registers(const Kernel& k) {
-    constexpr int64_t of_block = 65536, most = 255, unit = 8;
-    return std::min(most, of_block / thread_count(k) / unit * unit);
+    return std::min<int64_t>(255, Multiprocessors{}.launch_registers(thread_count(k)));
   }
 };
 
 // More registers are there only where others give them back.
 void check_registers(const ScheduledKernel& all) {
-  constexpr int64_t of_block = 65536;
+  int64_t of_block = thread_count(all.k) * Multiprocessors{}.launch_registers(thread_count(all.k));
   int64_t before = RoleProgram::launch_registers(all.k), sum = thread_count(all.k) * before;
   for (auto& role : all.s.roles)
     if (role.registers) sum += (role.last - role.first) * scheduled_warp * (role.registers - before);

@@ -9,6 +9,7 @@
 #include "sim/elements.h"
 #include "target/check.h"
 #include "target/hopper.h"
+#include "target/target.h"
 
 namespace tl::sim {
 namespace {
@@ -55,16 +56,12 @@ void wait_products(const Execution& x) {
 }
 
 // ── registers of warpgroups ───────────────────────────────────────────────────────────────────────────
-constexpr int64_t unit_of_registers = 8;  // a thread has a multiple
-
 int64_t registers_of_block(const Code& code) {
-  constexpr int64_t of_multiprocessor = 64 << 10;
-  return of_multiprocessor / code.least_blocks;
+  return code.thread_count() * Multiprocessors{}.launch_registers(code.thread_count(), code.least_blocks);
 }
 
 int64_t at_launch(const Code& code) {
-  return std::min<int64_t>(
-      255, registers_of_block(code) / code.thread_count() / unit_of_registers * unit_of_registers);
+  return std::min<int64_t>(255, registers_of_block(code) / code.thread_count());
 }
 
 template <bool more>

@@ -41,6 +41,11 @@ int64_t Multiprocessors::residents(int64_t block_threads, int64_t block_bytes, i
   return count * std::max<int64_t>(each, 1);  // a block that fits at all has been checked elsewhere
 }
 
+int64_t Multiprocessors::launch_registers(int64_t block_threads, int64_t shared_by) const {
+  constexpr int64_t most = 256, unit = 8;  // of a thread; they are given out in such pieces
+  return std::min(most, registers / shared_by / block_threads / unit * unit);
+}
+
 void check_limits(const Kernel& k, const Target& target) {
   if (thread_count(k) > target.max_threads)
     fail(k.span, "{} threads per block, but {} allows {}", thread_count(k), target.name, target.max_threads);

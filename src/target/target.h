@@ -17,6 +17,9 @@ struct Multiprocessors {
   // How many blocks of so many threads and bytes of shared memory the chip holds at once, as far as these
   // decide it; `warp`: threads of a warp.
   int64_t residents(int64_t block_threads, int64_t block_bytes, int warp) const;
+  // Registers of each thread at the launch of a kernel of which so many blocks share a multiprocessor, if it
+  // is compiled to use all. Warpgroups that hand registers to each other have no more than these together.
+  int64_t launch_registers(int64_t block_threads, int64_t shared_by = 1) const;
 };
 
 // Rates of the board that the chip's file names first, by its data sheet: for estimates in tools; no pass

@@ -1,6 +1,8 @@
 """Pipelined loops around products of warpgroups are divided among two roles, from the plain tile program:
 which loops, why not others, and that every form of loop computes what it means in every order of warps."""
 
+import re
+
 import numpy as np
 import pytest
 import tilelang
@@ -271,6 +273,18 @@ def test_a_program_with_threads_of_its_own():
             T.copy(c, C)
 
     assert "the program names threads" in why_not(tilelang.compile(main, target=SIM))
+
+
+@pytest.mark.parametrize("tile, threads", [((128, 64, 64), 256), ((64, 64, 64), 128), ((128, 256, 64), 256)])
+def test_roles_have_no_more_registers_than_the_launch(tile, threads):
+    """Two blocks of 384 threads get 80 registers a thread each; what these add up to is all that there is."""
+    kernel = tilelang.compile(gemm(256, 256, 256, tile=tile, threads=threads), target=SIM)
+    load, compute = (p for p in kernel.report.pipelines if p.role)
+    blocks = int(re.search(r"min_blocks_per_sm=(\d)", kernel._kernel.machine_text)[1])
+    at_launch = min(256, 65536 // blocks // (threads + 128) // 8 * 8)
+    assert (blocks, tile[0]) in ((2, 128), (2, 64), (1, 128))
+    if compute.registers:
+        assert 128 * load.registers + threads * compute.registers <= at_launch * (threads + 128)
 
 
 def test_blocks_walk_through_a_large_grid():

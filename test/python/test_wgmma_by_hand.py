@@ -175,12 +175,13 @@ def test_a_forgotten_fence_and_barrier():
 
 
 def test_more_registers_than_a_block_has():
-    def main_of(producer):
+    def main_of(producer, blocks=1, consumers=240):
         @T.prim_func
         def main(C: T.Tensor((384,), "float32")):
             with T.Kernel(1, threads=384):
+                T.annotate_min_blocks_per_sm(blocks)
                 with T.ws(0, 1):
-                    T.set_max_nreg(240, 1)
+                    T.set_max_nreg(consumers, 1)
                     for i in T.Parallel(256):
                         C[i] = 1
                 with T.ws(2):
@@ -193,6 +194,11 @@ def test_more_registers_than_a_block_has():
     c = np.zeros(384, np.float32)
     simulated(main_of(24), c)
     assert "the last one waits for ever" in found(main_of(40), c)
+    # Two blocks have 80 registers a thread at their launch: 24 and 112 would be too many, though not 32768.
+    simulated(main_of(24, 2, 104), c)
+    assert "take 31744 registers in all (T.set_max_nreg), but there are 30720" in found(
+        main_of(24, 2, 112), c
+    )
 
 
 def test_registers_that_a_launch_may_not_give():
