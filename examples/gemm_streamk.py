@@ -39,12 +39,16 @@ SMALL = {"m": 300, "n": 56, "k": 136, "blocks": 2}
 @tilelang.jit(out_idx=[-1])
 def gemm_streamk(M, N, K, tiles, blocks, deterministic=False):
     block_M, block_N, block_K, stages, threads = tiles
+    pieces = 4  # of a shared tile, each for a block of the last kernel
+    if blocks < 1 or block_M % pieces:
+        raise ValueError(
+            f"{blocks} blocks, with tiles of {block_M} rows; a block is needed, and rows in fours"
+        )
     rows, columns, steps = T.ceildiv(M, block_M), T.ceildiv(N, block_N), T.ceildiv(K, block_K)
     rounds, rest = divmod(rows * columns, blocks)  # of whole tiles; tiles to share, the first ones
     share = T.ceildiv(rest * steps, blocks)  # of their steps, for a block: of two tiles at most
     turns = 2 if rest else 0
     places = max(1, blocks + rest if deterministic else rest)
-    pieces = 4  # of a shared tile, each for a block of the last kernel
 
     # Column after column: blocks that run together read the same tiles of B.
     @T.macro
