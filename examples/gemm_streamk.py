@@ -28,7 +28,7 @@ import tilelang.language as T
 # block_M, block_N, block_K, num_stages and threads.
 TILES = {
     "cpu": (64, 128, 64, 1, 1),
-    "gpu": (128, 128, 32, 3, 128),
+    "gpu": (128, 128, 32, 3, 256),
     "warpgroup_gpu": (128, 256, 64, 4, 256),
     "small_gpu": (128, 128, 32, 2, 256),
     "reference": (64, 64, 64, 1, 1),
