@@ -147,7 +147,8 @@ def parse_options(doc: str, cases: Callable) -> dict[str, Any]:
     parser.add_argument("--target", default="auto")
     for name, parameter in list(inspect.signature(cases).parameters.items())[1:]:
         default = parameter.default
-        how = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
+        kind = str if default is None else type(default)
+        how = {"action": "store_true"} if default is False else {"type": kind, "default": default}
         parser.add_argument(f"--{name.replace('_', '-')}", **how)
     return vars(parser.parse_args())
 
@@ -156,7 +157,8 @@ def judge(case: Case, target: str) -> tuple[bool, str]:
     """Compile and run a case: whether all is well, and what to say about it."""
     if must_refuse(case, target):
         right = is_refused(case, target)
-        return right, f"{target}: {case.name}: {'' if right else 'not '}refused, as it must be"
+        needs = f": it needs {' or '.join(case.chips)}" if case.chips else ""
+        return right, f"{target}: {case.name}: {'' if right else 'not '}refused, as it must be{needs}"
     kernel = case.compiled(target)
     error = worst(kernel, case)
     said = f"relative error {error:.1e}, at most {case.bound:.0e} allowed"

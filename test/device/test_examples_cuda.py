@@ -20,6 +20,7 @@ LARGE = {
     "gemm_int4": {"m": 4096, "n": 8192, "k": 8192},
     "gemm_int8": {"m": 4096, "n": 8192, "k": 8192},
     "gemm_splitk": {"m": 16, "n": 8192, "k": 16384, "parts": 8},
+    "gemm_streamk": {"m": 4096, "n": 4096, "k": 8192},
     "gemm_w4a16": {"m": 4096, "n": 8192, "k": 8192},
     "hadamard": {"rows": 8192, "columns": 2048},
     "histogram": {"length": 1 << 26, "bins": 256},

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tilelang
+import tilelang.language as T
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,6 +84,35 @@ def test_outputs_of_the_simulators_page():
         "data race on S[32]: thread 32 of block (0) of main writes it, thread 223 read it on",
     ):
         assert line in readme and line in page
+
+
+def test_roles_on_the_page_of_pipelines():
+    """What explain() says of the loop that the page shows, but for the places of its lines."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((8192, 8192), "float16"),
+        B: T.Tensor((8192, 8192), "float16"),
+        C: T.Tensor((8192, 8192), "float16"),
+    ):
+        with T.Kernel(32, 64, threads=256) as (bx, by):
+            A_shared, B_shared = T.alloc_shared((128, 64), "float16"), T.alloc_shared((64, 256), "float16")
+            C_local = T.alloc_fragment((128, 256), "float32")
+            T.clear(C_local)
+            for k in T.Pipelined(128, num_stages=4):
+                T.copy(A[by * 128, k * 64], A_shared)
+                T.copy(B[k * 64, bx * 256], B_shared)
+                T.gemm(A_shared, B_shared, C_local)
+            T.copy(C_local, C[by * 128, bx * 256])
+
+    def words(text):
+        return " ".join(re.sub(r"\S+\.py:\d+", "", text).split())
+
+    page = (ROOT / "docs" / "pipelines.md").read_text()
+    shown = re.search(r"```text\n(gemm.py:7 .*?)```", page, re.S)[1]
+    report = words(tilelang.compile(main, target="sim:sm_90a").report.text)
+    for part in shown.split("\n\n"):
+        assert words(part) in report
 
 
 def test_the_readme_names_every_example():

@@ -153,6 +153,16 @@ def test_command_line(name, monkeypatch, capsys):
     assert re.search(r"^cpu.*: .*(relative error \S+, at most|exact|refused)", said, re.M)
 
 
+def test_an_option_whose_default_is_none(monkeypatch, capsys):
+    """One level of them all, by its name; and it says which chip the level needs."""
+    options = ["--target", "cpu", "--level", "cluster", "--m", "64", "--n", "64", "--k", "64"]
+    monkeypatch.setattr(sys, "argv", ["gemm_levels.py", *options])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(EXAMPLES / "gemm_levels.py"), run_name="__main__")
+    (said,) = capsys.readouterr().out.splitlines()
+    assert end.value.code == 0 and said.endswith("refused, as it must be: it needs sm_90a")
+
+
 def test_the_quickstart_compares_with_numpy():
     done = run("quickstart", "--target", "cpu", "--m", "100", "--n", "70", "--k", "130")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -191,6 +201,8 @@ def test_called_from_a_program(monkeypatch):
         ("gemm_warpgroups", "gemm", (256, 256, 128), {"block_N": 192}, "block_N is 192"),
         ("gemm_cluster", "gemm", (256, 256, 128), {"block_N": 192}, "block_N is 192"),
         ("gemm_splitk_cluster", "gemm", (64, 64, 256), {"split": 3}, "block_M is 64"),
+        ("gemm_streamk", "gemm_streamk", (64, 64, 64, (64, 64, 64, 1, 1), 0), {}, "0 blocks"),
+        ("gemm_levels", "gemm", (64, 64, 64, "fast", (64, 64, 64, 1, 1), 1), {}, "level is fast"),
         ("attention_warpgroups", "attention", (1, 1, 300, 150, 64, True), {}, "300 queries of 150 keys"),
     ],
 )
