@@ -78,7 +78,7 @@ class RoleTime:
 
 @dataclass(frozen=True, repr=False)
 class Timeline:
-    """What `kernel.measure_timeline(…)` returns.  str() is a table of medians; `roles` has every turn of every
+    """What `kernel.measure_timeline(…)` returns.  str() is a table of medians; `roles` has every turn of each
     block that was recorded.
 
     unit: "cycles" of the multiprocessor; of the simulator "operations" of the block's warps, all together.
@@ -134,7 +134,9 @@ class Timeline:
 
         yield row(f"{who}: a turn of loop {loop} ({len(turns)} of them)", whole)
         for on in dict.fromkeys(w.on for t in turns for w in t.waits):
-            yield row(f"  waits for {on}", median(sum(w.length for w in t.waits if w.on == on) for t in turns))
+            yield row(
+                f"  waits for {on}", median(sum(w.length for w in t.waits if w.on == on) for t in turns)
+            )
         busy = median(t.length - sum(w.length for w in t.waits) for t in turns)
         yield row("  works", busy)
 
@@ -147,12 +149,11 @@ class Timeline:
     def __str__(self) -> str:
         rows = list(self.rows())
         wide = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
-        lines = [
-            f"  {row[0].ljust(wide[0])}" + "".join(f"  {c.rjust(n)}" for c, n in zip(row[1:], wide[1:], strict=True))
-            for row in rows
-        ]  # fmt: skip
-        none = [] if rows else ["  no role had a turn"]
-        return "\n".join([self.head, *[line.rstrip() for line in lines], *none, *[f"  {n}" for n in self.notes()]])
+        lines = [self.head] if rows else [self.head, "  no role had a turn"]
+        for row in rows:
+            cells = [row[0].ljust(wide[0]), *(c.rjust(n) for c, n in zip(row[1:], wide[1:], strict=True))]
+            lines.append(f"  {'  '.join(cells)}".rstrip())
+        return "\n".join([*lines, *[f"  {note}" for note in self.notes()]])
 
     def __repr__(self) -> str:
         return f"<timeline of {self.function} on {self.target}: {len(self.roles)} roles>"
