@@ -58,11 +58,12 @@ RoleStamps::RoleStamps(Function& f, size_t kernel, std::vector<Stmt>& out)
   out.push_back(alloc(next, span));
 }
 
-Stmt RoleStamps::write(const Expr& word, const Expr& value, Span span) const {
-  return store(record, {imm(number), block, imm(role), word}, value, span);
+// All at one place: a tensor that is written at several ones may be exchanged, and gets barriers between
+// them.
+Stmt RoleStamps::write(const Expr& word, const Expr& value) const {
+  return store(record, {imm(number), block, imm(role), word}, value, f[record].span);
 }
 
-// That it is one thread stands at each store, so that no barrier is placed between two of them.
 Stmt RoleStamps::if_written(const Expr& fits, std::vector<Stmt> stmts, Span span) const {
   return if_then(binary(BinaryOp::logical_and, writer, fits), tl::block(std::move(stmts), span), {}, span);
 }
@@ -76,7 +77,7 @@ Stmt RoleStamps::stamp(const std::string& interval, Edge edge, Span span) {
   Expr word = var("word");
   Expr stamp = binary(BinaryOp::bit_or, binary(BinaryOp::shl, clock(span), imm(stamp_bits)), imm(code));
   return tl::block({let(word, cast(i64, next_word(span)), span),
-                    if_written(lt(word, imm(words)), {write(word, stamp, span)}, span),
+                    if_written(lt(word, imm(words)), {write(word, stamp)}, span),
                     store(next, {}, next_word(span) + imm(1, u32), span)},
                    span);
 }
@@ -89,11 +90,10 @@ Stmt RoleStamps::whole_role(const Stmt& s) const {
   using namespace role_record;
   Span span = s->span;
   Expr keeps = lt(number_of_block(k), imm(blocks)), count = cast(i64, next_word(span)) - imm(head);
-  return tl::block(
-      {store(next, {}, select(keeps, imm(head, u32), imm(nowhere, u32)), span),
-       if_written(keeps, {write(imm(1), count_of_blocks(k), span), write(imm(2), clock(span), span)}, span),
-       s, if_written(keeps, {write(imm(3), clock(span), span), write(imm(0), count, span)}, span)},
-      span);
+  return tl::block({store(next, {}, select(keeps, imm(head, u32), imm(nowhere, u32)), span),
+                    if_written(keeps, {write(imm(1), count_of_blocks(k)), write(imm(2), clock(span))}, span),
+                    s, if_written(keeps, {write(imm(3), clock(span)), write(imm(0), count)}, span)},
+                   span);
 }
 
 void RoleStamps::describe() const {

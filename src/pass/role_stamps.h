@@ -49,7 +49,7 @@ class RoleStamps {
   std::vector<std::string> intervals = {};
 
   Expr next_word(Span span) const { return load(u32, next, {}, span); }
-  Stmt write(const Expr& word, const Expr& value, Span span) const;
+  Stmt write(const Expr& word, const Expr& value) const;
   Stmt if_written(const Expr& fits, std::vector<Stmt> stmts, Span span) const;
 };
 

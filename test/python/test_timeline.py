@@ -243,11 +243,12 @@ def compiled(program, **options):
     ids=["gemm", "attention"],
 )
 def test_machine_code(program):
-    """Stamps cost no spills, and no product waits for another."""
+    """Stamps cost no spills and no barriers, and no product waits for another."""
     plain = compiled(program)
     stamped = compiled(program, pass_configs={"tl.timeline": True})
     assert "clock64" not in plain.kernel_source and "clock64" in stamped.kernel_source
     assert "timeline" not in plain.kernel_source
+    assert stamped.kernel_source.count("bar_sync<") == plain.kernel_source.count("bar_sync<")
     info = stamped.report.kernels[0]
     assert info.spill_stores == info.spill_loads == 0 and not info.refusals
     assert info.registers == plain.report.kernels[0].registers

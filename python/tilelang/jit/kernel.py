@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..front import registers
-from ..front.errors import CompileError, caller_place, compile_error, kind_of
+from ..front.errors import CompileError, kind_of
 from ..front.misuse import launched_in_brackets
 from ..front.texts import show
 from . import config
 from .artifact import KernelArtifacts, told
 from .env import env
 from .function import PrimFunc
+from .outputs import check_returned, check_written, mistake, output_indices
 from .parameters import KernelParam, of_rows
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         self._func = func
         self.params: list[KernelParam] = of_rows(compiled.params)
         shown = len(func.function.params)
-        self._outputs = _output_indices(out_idx, self.params[:shown], func.name)
+        self._outputs = output_indices(out_idx, self.params[:shown], func.name)
         if out_idx is not None and func.results is None:
-            _check_written(self._outputs, compiled.written, self.params)
+            check_written(self._outputs, compiled.written, self.params[:shown])
         if len(self.params) > shown:  # the record of tl.timeline, the last one
             self._record = shown
             self._outputs.append(shown)
@@ -195,7 +196,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     def _twin(self) -> JITKernel:
         """The same kernel for the simulator."""
         if not self.target.startswith("cuda"):
-            raise _mistake(
+            raise mistake(
                 f"simulate: {self._func.name} was compiled for {self.target}; the simulator runs "
                 "GPU programs: compile it for target='sim:sm_80'"
             )
@@ -302,54 +303,6 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         )
 
 
-def _output_indices(out_idx: Any, params: list[KernelParam], name: str) -> list[int]:
-    if out_idx is None:
-        return []
-    items = list(out_idx) if isinstance(out_idx, (list, tuple)) else [out_idx]
-    result = []
-    for item in items:
-        if isinstance(item, bool) or not isinstance(item, int) or not -len(params) <= item < len(params):
-            raise _mistake(f"out_idx: {item!r} is not an index of the {len(params)} parameters of {name}")
-        index = item % len(params)
-        if index in result:
-            raise _mistake(f"out_idx: parameter {index} ({params[index].name}) is named twice")
-        if not params[index].is_tensor:
-            raise _mistake(
-                f"out_idx: parameter {index} ({params[index]!r}) is not a tensor and cannot be returned"
-            )
-        result.append(index)
-    return result
-
-
-def _check_written(outputs: list[int], written: list[bool], params: list[KernelParam]) -> None:
-    """An error where unwritten memory would be returned."""
-    for index in outputs:
-        if not written[index]:
-            others = [f"{i} ({p.name})" for i, p in enumerate(params) if written[i]]
-            raise _mistake(
-                f"out_idx: parameter {index} ({params[index].name}) is never written by the "
-                "kernel, so its return value would be undefined; "
-                + (
-                    f"it writes parameter {' and '.join(others)}"
-                    if others
-                    else "it writes none of its parameters"
-                )
-            )
-
-
-def _check_returned(results: Any, compiled: _core.Kernel, name: str) -> None:
-    """The same of what the body makes and returns."""
-    written = {row["name"]: stored for row, stored in zip(compiled.params, compiled.written, strict=True)}
-    for item in results.items:
-        made = results.outputs[item] if isinstance(item, int) else None
-        if made is not None and not written[made]:
-            raise _mistake(f"{name} returns {made}, which T.empty has made and no kernel writes to")
-
-
-def _mistake(text: str) -> Exception:
-    return compile_error(text, caller_place())
-
-
 class ReturningKernel(JITKernel):
     """A JITKernel that returns what its body returns: one tensor as it is, several as a tuple.
 
@@ -418,7 +371,7 @@ def compile(
     execution_backend and target_host are accepted and change nothing."""
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
-        raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}" + _instead_of(func, what))
+        raise mistake(f"tilelang.compile takes a @T.prim_func, not {what}" + _instead_of(func, what))
     config.check_backend(execution_backend)
     configs = {
         **config.normalize_pass_configs(func.pass_configs),
@@ -474,12 +427,12 @@ def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     results = func.results
     is_plain = results is None or results.plain
     if results is not None and out_idx is not None:
-        raise _mistake(
+        raise mistake(
             f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out, "
             "or the `return`"
         )
     if results is not None:
-        _check_returned(results, compiled, func.name)
+        check_returned(results, compiled, func.name)
         names = [row["name"] for row in compiled.params]
         out_idx = [names.index(name) for name in results.outputs] or None
     kind = JITKernel if is_plain and func.call_order is None else ReturningKernel
