@@ -27,6 +27,19 @@ Expr count_of_blocks(const Kernel& k) {
   return count;
 }
 
+// The last parameter; text may ask for a timeline without having one.
+BufferId record_of(const Function& f, const Kernel& k) {
+  using namespace role_record;
+  BufferId last = f.params.empty() ? BufferId() : f.params.back().buffer;
+  const std::vector<int64_t> wanted{int64_t(f.kernels.size()), blocks, roles, words};
+  bool fits = last && f[last].dtype == i64 && f[last].shape.size() == wanted.size();
+  for (size_t d = 0; d < wanted.size() && fits; d++) fits = is_int(f[last].shape[d], wanted[d]);
+  if (!fits)
+    fail(k.span, "a kernel with the attribute {} needs a record as its function's last parameter: i64[{}]",
+         called, fmt::join(wanted, ", "));
+  return last;
+}
+
 Expr clock(Span span) { return cast(i64, call(*find_instr("clock64"), {}, span)); }
 
 }  // namespace
@@ -50,7 +63,7 @@ RoleStamps::RoleStamps(Function& f, size_t kernel, std::vector<Stmt>& out)
     : f(f),
       k(f.kernels[kernel]),
       number(int64_t(kernel)),
-      record(f.params.back().buffer),
+      record(record_of(f, f.kernels[kernel])),
       block(var("recorded")) {
   Span span = k.body->span;
   next = f.add({.name = "next_stamp", .dtype = u32, .scope = Scope::local, .span = span});

@@ -167,6 +167,8 @@ def test_outputs_of_the_call():
     c = poisoned(64, 64)
     assert kernel(a, b, c) is None and np.array_equal(c, wanted)
     assert turns(kernel.measure_timeline(a, b, c)) == {"load": 4, "compute": 4}
+    plain = tilelang.compile(gemm(64, 64, 256), target=SIM)
+    assert kernel.report.pipelines == plain.report.pipelines
 
 
 def test_what_an_eager_kernel_returns():

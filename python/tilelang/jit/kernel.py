@@ -223,6 +223,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         """The same kernel with stamps."""
         if self._stamped is None:
             options = {**self._options, "timeline": True}
+            options.pop("dump_dir", None)  # that of the plain kernel is there already
             try:
                 compiled = _core.compile(self._func.function, self.target, options)
             except CompileError as error:
