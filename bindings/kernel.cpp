@@ -81,7 +81,8 @@ Settings settings_of(const nb::dict& options) {
       {"own_barriers", into(s.options.own_barriers)},
       {"skip", into(s.options.skip)},
       {"stop_after", into(s.options.stop_after)},
-      {"strict", into(s.options.strict)}};
+      {"strict", into(s.options.strict)},
+      {"timeline", into(s.options.timeline)}};
   for (auto [key, value] : options) {
     std::string name = nb::cast<std::string>(key);
     auto reader = readers.find(name);

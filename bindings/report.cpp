@@ -139,5 +139,10 @@ void bind_report(nb::module_& m) {
       .def_prop_ro("pipelines", [](const Report& r) { return rows_of(r.pipelines, pipeline_row); })
       .def_prop_ro("accesses", [](const Report& r) { return rows_of(r.accesses, access_row); })
       .def_prop_ro("notes", [](const Report& r) { return rows_of(r.notes, note_row); })
+      .def_ro("intervals", &Report::intervals)
       .def("text", &Report::text);
+  nb::dict record;
+  record["head"] = role_record::head;
+  record["stamp_bits"] = role_record::stamp_bits;
+  m.attr("role_record") = record;
 }

@@ -40,6 +40,7 @@ PYTHON_ROOMS: dict[str, set[str]] = {
         "tools/profiler",
         "tools/report",
         "tools/simulation",
+        "tools/timeline",
     },
     "language": {"front", "jit/config", "jit/eager", "jit/function", "jit/prim_func"},
     "tools": {"front", "jit", "language"},

@@ -86,8 +86,8 @@ def reference() -> str:
 # The package beyond the language: as it is imported, and what is in it that users call.
 PACKAGE = """
     tilelang tilelang.layout tilelang.profiler tilelang.testing tilelang.tools tilelang.tools.simulation
-    tilelang.tools.report tilelang.tools.breakpoints tilelang.autotuner tilelang.engine
-    tilelang.utils.tensor tilelang.utils.target
+    tilelang.tools.report tilelang.tools.timeline tilelang.tools.breakpoints tilelang.autotuner
+    tilelang.engine tilelang.utils.tensor tilelang.utils.target
 """.split()
 
 

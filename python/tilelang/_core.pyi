@@ -275,7 +275,10 @@ class Report:
     pipelines: list[dict[str, Any]]
     accesses: list[dict[str, Any]]
     notes: list[dict[str, Any]]
+    intervals: list[str]               # kernel by kernel, what its stamps are of: "turn k;wait A_full;products"
     def text(self) -> str: ...
+
+role_record: dict[str, int]            # how a row of stamps is made: head, stamp_bits (src/pass/role_stamps.h)
 
 class Kernel:
     """A compiled function, ready to be called."""

@@ -218,7 +218,7 @@ void explain_pipelines(Report& report, const Function& user, const Function& div
   PipelineReader reader{.user = user, .planned = planned, .made = made, .notes = notes};
   reader.run();
   report.pipelines = std::move(reader.rows);
-  explain_roles(report.pipelines, user, divided);
+  explain_roles(report, user, divided);
   for (auto& note : report.notes)  // what a row says need not stand alone
     for (auto& p : report.pipelines) {
       bool says_so = std::ranges::find(p.refusals, note.text) != p.refusals.end();

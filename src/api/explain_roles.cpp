@@ -112,7 +112,8 @@ std::map<BufferId, int64_t> arrivals_of(const Kernel& k) {
 
 }  // namespace
 
-void explain_roles(std::vector<Report::PipelineRow>& rows, const Function& user, const Function& divided) {
+void explain_roles(Report& report, const Function& user, const Function& divided) {
+  for (auto& k : divided.kernels) report.intervals.push_back(k.attrs.get_string(role_record::called));
   for (size_t k = 0; k < user.kernels.size() && k < divided.kernels.size(); k++) {
     const Kernel& kernel = divided.kernels[k];
     std::map<BufferId, int64_t> arrivals = arrivals_of(kernel);
@@ -142,7 +143,7 @@ void explain_roles(std::vector<Report::PipelineRow>& rows, const Function& user,
                                .slots = slots,
                                .bytes = element_count(tile) * tile.dtype.bits / 8 / slots});
         });
-        rows.push_back(std::move(row));
+        report.pipelines.push_back(std::move(row));
       });
     });
   }

@@ -1,6 +1,7 @@
 // From a function to a callable kernel: the cache, the compilation, the two variants.
 #include "api/kernel.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "api/refused.h"
@@ -13,6 +14,7 @@
 #include "ops/user_op.h"
 #include "pass/check_convergence.h"
 #include "pass/check_order.h"
+#include "pass/role_stamps.h"
 #include "pass/warp_schedule.h"
 #include "runtime/flags.h"
 #include "sim/reference.h"
@@ -86,6 +88,15 @@ Function parse_text(std::string_view text, std::string_view file) {
 
 namespace {
 
+void require_role_pass(const Function& f, const ResolvedTarget& target, const Options& options) {
+  std::string_view why;
+  if (!target.chip)
+    why = "the reference runs whole tiles, one after the other";
+  else if (std::ranges::count(options.skip, "assign_roles"))
+    why = "the pass configs leave out the pass that divides loops among roles";
+  if (!why.empty()) fail(f.span, "{} has no timeline of roles to measure: {}", f.name, why);
+}
+
 std::shared_ptr<CompiledKernel> check_and_compile(const Function& f, std::string_view target,
                                                   Settings settings) {
   if (auto finding = check(f, settings.at_machine ? Level::machine : Level::tile))
@@ -95,7 +106,9 @@ std::shared_ptr<CompiledKernel> check_and_compile(const Function& f, std::string
   if (settings.at_machine && resolved.kind != "sim")
     fail({}, "a function at level machine runs in the simulator alone (sim:CHIP), not on {}",
          resolved.text());
-  return std::make_shared<CompiledKernel>(f, resolved, std::move(settings));
+  bool timeline = settings.options.timeline;
+  if (timeline) require_role_pass(f, resolved, settings.options);
+  return std::make_shared<CompiledKernel>(timeline ? with_timeline(f) : f, resolved, std::move(settings));
 }
 
 }  // namespace

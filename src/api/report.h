@@ -8,6 +8,7 @@
 #include "compile/compile.h"
 #include "layout/fragment.h"
 #include "pass/measure_access.h"
+#include "pass/role_stamps.h"
 #include "runtime/device.h"
 
 namespace tl {
@@ -96,6 +97,8 @@ struct Report {
   std::vector<PipelineRow> pipelines;
   std::vector<AccessRow> accesses;
   std::vector<NoteRow> notes;
+  std::vector<std::string>
+      intervals;  // kernel by kernel, what the stamps of its roles are of; see role_stamps.h
 
   std::string text() const;
 };

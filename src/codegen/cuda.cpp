@@ -147,7 +147,7 @@ struct AsmResult {
   std::string_view type, output, before, behind;
 };
 AsmResult asm_result(const AsyncInstr& row) {
-  if (row.gives_state()) return {"u64", "\"=l\"(out)", "{ .reg .b64 state; ", " mov.b64 %0, state; }"};
+  if (row.gives_word()) return {"u64", "\"=l\"(out)", "{ .reg .b64 state; ", " mov.b64 %0, state; }"};
   if (row.intrinsic.result == Intrinsic::Result::boolean)
     return {"bool", "\"=r\"(out)", "{ .reg .pred p; ", " selp.u32 %0, 1, 0, p; }"};
   return {"void", "", "", ""};
@@ -182,7 +182,7 @@ std::string async_function(const AsyncInstr& row) {
   return fmt::format(
       "\n{}TL_DEVICE {} tl_{}({}) {{\n{}  asm volatile(\"{}{}{}\" : {} : {} : \"memory\");\n{}}}\n", head,
       result.type, row.intrinsic.name, fmt::join(params, ", "),
-      gives ? fmt::format("  {} out;\n", row.gives_state() ? "u64" : "u32") : "", result.before, statement,
+      gives ? fmt::format("  {} out;\n", row.gives_word() ? "u64" : "u32") : "", result.before, statement,
       result.behind, result.output, fmt::join(from, ", "), gives ? "  return out;\n" : "");
 }
 

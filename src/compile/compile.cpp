@@ -164,8 +164,10 @@ std::vector<std::string_view> pass_names() {
 }
 
 std::string fingerprint(const Options& o) {
-  std::string text = fmt::format("stop {}\nfast_math {}\ndeterministic {}\nstrict {}\nown_barriers {}\n",
-                                 o.stop_after, o.fast_math, o.deterministic, o.strict, o.own_barriers);
+  std::string text = fmt::format(
+      "stop {}\nfast_math {}\ndeterministic {}\nstrict {}\nown_barriers {}\n"
+      "timeline {}\n",
+      o.stop_after, o.fast_math, o.deterministic, o.strict, o.own_barriers, o.timeline);
   for (auto& s : o.skip) text += fmt::format("skip {} {}\n", s.size(), s);
   for (auto& f : o.flags) text += fmt::format("flag {} {}\n", f.size(), f);
   return text;

@@ -17,6 +17,7 @@ struct Options {
   bool deterministic = false;  // refuse what depends on the order of atomic accesses
   bool strict = false;         // refuse what is asked for and would be done less well: see Note::asked
   bool own_barriers = false;   // those between accesses of its own buffers are left to the program
+  bool timeline = false;       // roles write down when they wait: pass/role_stamps.h
 };
 std::string fingerprint(const Options& options);
 

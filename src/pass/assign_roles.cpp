@@ -25,6 +25,10 @@
 //                                                    arrive(empty[(k - 1) % 4])
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
 #include "base/product.h"
 #include "ops/mapping.h"
 #include "pass/barrier_words.h"
@@ -174,7 +178,18 @@ void order_blocks(Function& f, Kernel& k, const Target& target, const RolePlan& 
     reorder_grid(f, k, resident, order);
 }
 
-void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) {
+// Each role's statements, with stamps where they are asked for.
+std::pair<Stmt, Stmt> parts_of(DividedKernel& all, RoleStamps* stamps) {
+  all.stamps = stamps;
+  if (!stamps) return {loading_part(all), computing_part(all)};
+  stamps->begin_role(0, all.plan.consumers);
+  Stmt loading = stamps->whole_role(loading_part(all));
+  stamps->begin_role(1, 0);
+  return {loading, computing_part(all)};
+}
+
+void divide(Function& f, size_t kernel, const Target& target, const RolePlan& plan) {
+  Kernel& k = f.kernels[kernel];
   Span span = k.body->span;
   DividedKernel all{.f = f, .k = k, .target = target, .plan = plan};
   std::vector<Stmt> out;
@@ -183,13 +198,19 @@ void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) 
   for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
   make_words(all, out);
   std::set<BufferId> tiles = make_tiles(all, out);
-  Stmt loading = loading_part(all), computing = computing_part(all);
+  std::optional<RoleStamps> stamps;
+  if (wants_timeline(k)) stamps.emplace(f, kernel, out);
+  auto [loading, computing] = parts_of(all, stamps ? &*stamps : nullptr);
   computing = rewrite(computing, [&](const Alloc& n, Rewriter&) -> Stmt {
     return tiles.contains(n.buffer) ? block({}, n.span) : Stmt(&n);
   });
   if (!all.stores.empty())
     computing =
         block({computing, all.instruction("cp_async_bulk_wait_group_read", {imm(0, i32)}, span)}, span);
+  if (stamps) {
+    computing = stamps->whole_role(computing);
+    stamps->describe();
+  }
   auto with_registers = [&](const Stmt& part, std::string_view row, int64_t registers) {
     if (!registers) return part;
     return block({all.instruction(row, {imm(registers, i32)}, span), part}, span);
@@ -213,13 +234,35 @@ void divide(Function& f, Kernel& k, const Target& target, const RolePlan& plan) 
   k.body = block(std::move(out), span);
 }
 
+// A timeline is that of roles: without any there is nothing to measure.
+void refuse_timeline(const Function& f, const Target& target) {
+  std::vector<std::string> why;
+  for (const Note& n : f.notes)
+    if (n.pass == "assign_roles" && n.refusal)
+      why.push_back(fmt::format("{} (line {}): {}", n.subject, n.span.line, n.text));
+  if (target.warpgroup.empty())
+    why = {fmt::format("{} has no products of warpgroups, which roles are for", target.name)};
+  else if (why.empty())
+    why = {"none is a T.Pipelined loop of several stages and turns"};
+  fail(f.span, "{} has no timeline to measure, because its loops are not divided among roles: {}", f.name,
+       fmt::join(why, "; "));
+}
+
 }  // namespace
 
 Function assign_roles(Function f, const Target& target) {
-  if (target.warpgroup.empty()) return f;
+  bool divided = false, asked = std::ranges::any_of(f.kernels, wants_timeline);
+  if (target.warpgroup.empty()) {
+    if (asked) refuse_timeline(f, target);
+    return f;
+  }
   for (size_t i = 0; i < f.kernels.size(); i++) {
     RolePlan plan = plan_roles(f, f.kernels[i], target);
-    if (!plan.loops.empty()) divide(f, f.kernels[i], target, plan);
+    divided |= !plan.loops.empty();
+    if (!plan.loops.empty())
+      divide(f, i, target, plan);
+    else
+      f.kernels[i].attrs.entries.erase(std::string(role_record::called));
     f.kernels[i].body = rewrite(f.kernels[i].body, [](const For& n, Rewriter& self) -> Stmt {
       if (!n.attrs.find("may_divide")) return self.children(n);
       Attrs attrs = n.attrs;
@@ -229,6 +272,7 @@ Function assign_roles(Function f, const Target& target) {
     for (std::string hint : {"no_set_max_nreg", "disable_warp_group_reg_alloc"})
       f.kernels[i].attrs.entries.erase(hint);
   }
+  if (asked && !divided) refuse_timeline(f, target);
   return f;
 }
 

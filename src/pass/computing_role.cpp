@@ -96,7 +96,7 @@ struct Turn {
   void wait_for(size_t done) {
     if (done == 0) return;
     keep_beside();
-    out.push_back(all.instruction("wgmma_wait_group", {imm(int64_t(begun.size() - done), i32)}, span()));
+    out.push_back(all.wait_for_products(int64_t(begun.size() - done), span()));
     std::vector<Stmt> released;
     bool in_all_turns = true;
     for (size_t i = 0; i < done; i++) {
@@ -155,6 +155,7 @@ struct Turn {
     for (size_t place : loop.late) begin(place, 1);
   }
   void run(bool with_late) {
+    all.stamp(loop, RoleStamps::Edge::begin, out);
     bool all_stay = loop.late.empty() && !loop.in_flight.empty();
     if (all_stay)  // those of the turn before are still in flight
       for (size_t i = 0; i < loop.body.size(); i++)
@@ -174,6 +175,7 @@ struct Turn {
       release(i, 0, out);
     }
     wait_for(all_stay ? before : begun.size());
+    all.stamp(loop, RoleStamps::Edge::end, out);
     if (all.is_counted(&loop)) out.push_back(all.count(&loop, span()));
   }
 };
@@ -197,8 +199,7 @@ struct Computer : ScopedRewriter {
     for (auto& s : b.stmts) {
       if (const RoleLoad* load = all.plan.find_load(s)) {
         Expr turn = all.turn(load, load->copy, context);
-        Expr word = all.word(all.words.at(load).full, imm(0), s->span);
-        out.push_back(all.wait_for(word, floormod(turn, 2), s->span));
+        out.push_back(all.wait_for(all.words.at(load).full, imm(0), floormod(turn, 2), s->span));
         if (all.is_counted(load)) out.push_back(all.count(load, s->span));
       } else {
         out.push_back((*this)(s));
@@ -258,7 +259,7 @@ struct Computer : ScopedRewriter {
   // word that nobody waits for: a condition would keep the device compiler from letting products run.
   void drain(const RoleLoop& loop, const Expr& turn, std::vector<Stmt>& out) {
     auto& n = *loop.loop.as<For>();
-    out.push_back(all.instruction("wgmma_wait_group", {imm(0, i32)}, n.span));
+    out.push_back(all.wait_for_products(0, n.span));
     if (context.loops.size() < 2 && context.whiles.empty()) return;
     Expr last = all.is_counted(&loop)
                     ? cast(i64, load(i32, all.counters.at(&loop), {}, n.span)) - 1

@@ -16,6 +16,7 @@ struct Loader {
     for (auto& s : loop.body)
       if (s.as<Let>()) out.push_back(s);
     Expr turn = all.named_turn(loop, at, out);
+    all.stamp(loop, RoleStamps::Edge::begin, out);
     for (auto& ring : loop.rings) {
       const RingWords& words = all.words.at(&ring);
       out.push_back(all.wait_empty(loop, ring, turn));
@@ -31,6 +32,7 @@ struct Loader {
       }
       out.push_back(all.arrive(words.full, slot, false, loop.loop->span));
     }
+    all.stamp(loop, RoleStamps::Edge::end, out);
     if (all.is_counted(&loop)) out.push_back(all.count(&loop, loop.loop->span));
     return out;
   }
@@ -44,8 +46,8 @@ struct Loader {
     Stmt made =
         tma_copy_of(all.f, all.k, all.target, {region_of(t, 0), region_of(t, 1), word}, t.span, why_not);
     internal_check(why_not.empty(), "a load that was possible before");
-    std::vector<Stmt> out{all.wait_for(all.word(words.empty, imm(0), t.span), floormod(turn + 1, 2), t.span),
-                          made, all.arrive(words.full, imm(0), false, t.span)};
+    std::vector<Stmt> out{all.wait_for(words.empty, imm(0), floormod(turn + 1, 2), t.span), made,
+                          all.arrive(words.full, imm(0), false, t.span)};
     if (all.is_counted(&load)) out.push_back(all.count(&load, t.span));
     return out;
   }

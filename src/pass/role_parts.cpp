@@ -13,21 +13,30 @@ Expr DividedKernel::word(BufferId words, const Expr& slot, Span span) const {
   return address(load(u64, words, {slot}, span), "", span);
 }
 
-Stmt DividedKernel::wait_for(const Expr& word, const Expr& phase, Span span) const {
-  Expr ended = call(*find_instr("mbarrier_try_wait"), {word, cast(i32, phase)}, span);
-  return while_loop(unary(UnaryOp::logical_not, ended), block({}, span), span);
+Stmt DividedKernel::wait_for(BufferId words, const Expr& slot, const Expr& phase, Span span) const {
+  Expr ended = call(*find_instr("mbarrier_try_wait"), {word(words, slot, span), cast(i32, phase)}, span);
+  Stmt wait = while_loop(unary(UnaryOp::logical_not, ended), block({}, span), span);
+  return stamps ? stamps->around("wait " + f[words].name, wait) : wait;
+}
+Stmt DividedKernel::wait_for_products(int64_t left, Span span) const {
+  Stmt wait = instruction("wgmma_wait_group", {imm(left, i32)}, span);
+  return stamps ? stamps->around("products", wait) : wait;
+}
+void DividedKernel::stamp(const RoleLoop& loop, RoleStamps::Edge edge, std::vector<Stmt>& out) const {
+  if (!stamps) return;
+  out.push_back(stamps->stamp("turn " + loop.loop.as<For>()->var.as<Var>()->hint, edge, loop.loop->span));
 }
 
 Stmt DividedKernel::wait_full(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const {
   Span span = loop.loop->span;
   Expr phase = floormod(floordiv(turn, loop.slots), 2);
-  return wait_for(word(words.at(&ring).full, slot(loop, turn), span), phase, span);
+  return wait_for(words.at(&ring).full, slot(loop, turn), phase, span);
 }
 
 Stmt DividedKernel::wait_empty(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const {
   Span span = loop.loop->span;
   Expr phase = floormod(floordiv(turn, loop.slots) + 1, 2);
-  return wait_for(word(words.at(&ring).empty, slot(loop, turn), span), phase, span);
+  return wait_for(words.at(&ring).empty, slot(loop, turn), phase, span);
 }
 
 Stmt DividedKernel::arrive(BufferId words, const Expr& slot, bool together, Span span) const {

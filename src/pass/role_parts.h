@@ -3,6 +3,7 @@
 #include <map>
 
 #include "pass/role_plan.h"
+#include "pass/role_stamps.h"
 #include "pass/store_parts.h"
 #include "pass/walk.h"
 
@@ -25,13 +26,17 @@ struct DividedKernel {
   std::vector<StoreParts> stores = {};               // fragments that leave by the accelerator
   std::set<const StmtNode*> clearing = {};           // products that clear their sums in a loop's first turn,
   std::set<const StmtNode*> dropped = {};            // and the statements that they replace
+  RoleStamps* stamps = nullptr;                      // null: none are asked for
 
   Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const;
   static Expr slot(const RoleLoop& loop, const Expr& turn) { return floormod(turn, loop.slots); }
   // For the phase of `full` that the turn's slot is in, or of `empty` before that one.
   Stmt wait_full(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const;
   Stmt wait_empty(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const;
-  Stmt wait_for(const Expr& word, const Expr& phase, Span span) const;
+  Stmt wait_for(BufferId words, const Expr& slot, const Expr& phase, Span span) const;
+  Stmt wait_for_products(int64_t left, Span span) const;
+  // A stamp where a turn begins or ends.
+  void stamp(const RoleLoop& loop, RoleStamps::Edge edge, std::vector<Stmt>& out) const;
   Expr word(BufferId words, const Expr& slot, Span span) const;
   // One thread of each warp, behind all of them where they have read the slot themselves.
   Stmt arrive(BufferId words, const Expr& slot, bool together, Span span) const;

@@ -187,6 +187,12 @@ void elect_thread(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) { x.give(lane, scalar(int64_t(lane == chosen))); });
 }
 
+// What the warps of the block have executed so far, all together.
+void read_clock(const Execution& x) {
+  int64_t now = x.warp.block->executed + x.warp.executing;
+  for_lanes(x.lanes, [&](int lane) { x.give(lane, scalar(now)); });
+}
+
 struct AsyncRow {
   AsyncKind does;
   Semantics run;
@@ -203,6 +209,7 @@ constexpr AsyncRow rows[] = {
     {AsyncKind::tensor_multicast, begin_tensor_multicast},
     {AsyncKind::tensor_reduce, begin_tensor_reduce},
     {AsyncKind::elect, elect_thread},
+    {AsyncKind::clock, read_clock},
     {AsyncKind::bulk_commit, commit_bulk},
     {AsyncKind::bulk_wait, wait_bulk},
     {AsyncKind::bulk_wait_read, wait_bulk_read},

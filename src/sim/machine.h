@@ -307,6 +307,7 @@ struct Warp {
   int64_t barrier = -1;  // the named barrier that it waits at, and for the end of which phase
   int64_t phase = 0;
   int64_t came = 0;            // at its barrier: what the block had executed then
+  int64_t executing = 0;       // operations of its own that the block has not counted yet
   int64_t cluster_phase = -1;  // of the cluster's barrier, in which it has arrived and not yet waited
   bool waits_for_cluster = false;
   int64_t awaited = -1;  // the mbarrier whose phase it has found under way, where, and by which lane

@@ -48,6 +48,7 @@ void execute(Warp& w, int64_t most) {
     if (to_meeting && left < most && operations[w.next].meets) break;
     const Operation& o = operations[w.next++];
     LaneMask active = w.active;
+    w.executing = most - left;
     if (!w.undefined.empty()) check_index(w, o);
     if (!w.wrapped.empty()) check_wrapped(w, o);
     o.run(w, o);

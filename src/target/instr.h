@@ -133,6 +133,7 @@ struct AsyncInstr {
     cluster_arrive,    // at the barrier of all threads of the cluster
     cluster_wait,      // until all have arrived there
     elect,             // one thread of the warp
+    clock,             // the cycles that the multiprocessor has counted
     bulk_commit,       // ends a group of this thread's stores
     bulk_wait,         // until at most n of these groups are in flight
     bulk_wait_read,    // until at most n have still to read
@@ -158,7 +159,7 @@ struct AsyncInstr {
   std::string_view operands;
   std::string_view types = {};  // of the elements that a reduction combines: "f16 f32"
   std::string_view ptx;  // {0}, {1}, …: the operands; one that gives a bool sets the predicate p, one that
-                         // gives the state of a phase the register state
+                         // gives the state of a phase, or the clock, the register state
 
   bool begins() const {  // something that goes on behind the call
     return does == AsyncKind::copy || does == AsyncKind::bulk_load || does == AsyncKind::bulk_store ||
@@ -167,8 +168,9 @@ struct AsyncInstr {
            does == AsyncKind::bulk_push;
   }
   // An arrival that gives the state of its phase; a test of a phase by such a state.
-  bool gives_state() const { return intrinsic.result == Intrinsic::Result::u64; }
+  bool gives_state() const { return gives_word() && does != AsyncKind::clock; }
   bool takes_state() const { return operands.ends_with('q'); }
+  bool gives_word() const { return intrinsic.result == Intrinsic::Result::u64; }  // of 64 bits
   // Whether it reaches other blocks of the cluster, so that they must be there.
   bool leaves_block() const { return scope == ExecutionScope::cluster; }
   bool closes_group() const {

@@ -90,6 +90,12 @@ AsyncInstr state_row(int since, std::string_view name, AsyncKind does, std::stri
   return row;
 }
 
+AsyncInstr clock_row(int since, std::string_view name, std::string_view ptx) {
+  AsyncInstr row = async_row(since, name, AsyncKind::clock, none, generic, 0, "", "", ptx);
+  row.intrinsic.result = Result::u64;
+  return row;
+}
+
 AsyncInstr gemm_row(std::string_view name, AsyncKind does, Token token, std::string_view access,
                     std::string_view operands, std::string_view ptx) {
   AsyncInstr row = async_row(sm_90a_only, name, does, token, generic, 0, access, operands, ptx);
@@ -131,6 +137,7 @@ std::string_view name_of(AsyncKind kind) {
       {cluster_arrive, "cluster_arrive"},
       {cluster_wait, "cluster_wait"},
       {elect, "elect"},
+      {clock, "clock"},
       {bulk_commit, "bulk_commit"},
       {bulk_wait, "bulk_wait"},
       {bulk_wait_read, "bulk_wait_read"},
@@ -299,6 +306,7 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
                   "barrier.cluster.arrive.relaxed.aligned;"),
       cluster_row("cluster_wait",             AsyncKind::cluster_wait,  none,  generic, 0,  "",      "",
                   "barrier.cluster.wait.acquire.aligned;"),
+      clock_row(90, "clock64", "mov.u64 state, %clock64;"),
       async_row(90, "elect_sync",                      AsyncKind::elect,          none,   generic, 0,   "",     "",
                 "elect.sync _|p, 0xffffffff;"),
       async_row(90, "cp_async_bulk_commit_group",      AsyncKind::bulk_commit,    bulk,   generic, 0,   "",     "",

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..front import registers
-from ..front.errors import CompileError, caller_place, compile_error, kind_of
+from ..front.errors import CompileError, kind_of
 from ..front.misuse import launched_in_brackets
 from ..front.texts import show
 from . import config
 from .artifact import KernelArtifacts, told
 from .env import env
 from .function import PrimFunc
+from .outputs import check_returned, check_written, mistake, output_indices
 from .parameters import KernelParam, of_rows
 
 if TYPE_CHECKING:
     from ..tools.report import Report
+    from ..tools.timeline import Timeline
 
 
 class JITKernel(_core.Launcher, KernelArtifacts):
@@ -59,9 +61,13 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         self._kernel = compiled
         self._func = func
         self.params: list[KernelParam] = of_rows(compiled.params)
-        self._outputs = _output_indices(out_idx, self.params, func.name)
+        shown = len(func.function.params)
+        self._outputs = output_indices(out_idx, self.params[:shown], func.name)
         if out_idx is not None and func.results is None:
-            _check_written(self._outputs, compiled.written, self.params)
+            check_written(self._outputs, compiled.written, self.params[:shown])
+        if len(self.params) > shown:  # the record of tl.timeline, the last one
+            self._record = shown
+            self._outputs.append(shown)
         self._inputs = [i for i in range(len(self.params)) if i not in self._outputs]
         _core.Launcher.__init__(self, compiled, self._outputs)
 
@@ -93,7 +99,8 @@ class JITKernel(_core.Launcher, KernelArtifacts):
 
     # ── what it is ────────────────────────────────────────────────────────────────────────────────────
     out_idx = property(
-        lambda self: list(self._outputs), doc="The parameters that are returned, as indices from 0."
+        lambda self: [i for i in self._outputs if i != self._record],
+        doc="The parameters that are returned, as indices from 0.",
     )
 
     target = told("target", 'The target as resolved, "cuda -arch=sm_90".')
@@ -133,17 +140,25 @@ class JITKernel(_core.Launcher, KernelArtifacts):
             show(text)
         return report_of(self._kernel.report, self._kernel.phases, self.simulation)
 
-    def explain(self, html: str | os.PathLike | None = None, machine_code: bool = False) -> Report:
+    def explain(
+        self,
+        html: str | os.PathLike | None = None,
+        machine_code: bool = False,
+        timeline: Timeline | None = None,
+    ) -> Report:
         """Why everything is as it is: instructions, layouts, mappings of loops, the cost of every access to
         memory, what was refused and why; of a kernel that was simulated (simulate()), what that counted.
         Prints the report and returns it; its lists hold the same as objects.
 
         html: a file; the report is written there as one page for a browser, with pictures of the layouts,
         instead of being printed. machine_code: the report has what stands in the GPU's machine code beside
-        products of warpgroups as well, for which a disassembler of the CUDA toolkit runs."""
+        products of warpgroups as well, for which a disassembler of the CUDA toolkit runs. timeline: what
+        measure_timeline(…) measured, to stand beside the planned turns."""
         report = self.report
         if machine_code:
             report = dataclasses.replace(report, machine_code=self.machine_code)
+        if timeline is not None:
+            report = dataclasses.replace(report, timeline=timeline)
         if html is None:
             print(report)
         else:
@@ -181,7 +196,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     def _twin(self) -> JITKernel:
         """The same kernel for the simulator."""
         if not self.target.startswith("cuda"):
-            raise _mistake(
+            raise mistake(
                 f"simulate: {self._func.name} was compiled for {self.target}; the simulator runs "
                 "GPU programs: compile it for target='sim:sm_80'"
             )
@@ -194,6 +209,33 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     # What simulate() found and counted last, and the kernel that it runs.
     simulation: Any = None
     _simulated: JITKernel | None = None
+
+    def measure_timeline(self, *args: Any, **kwargs: Any) -> Timeline:
+        """Run the kernel on these arguments with clock stamps where its roles begin and end their turns and
+        their waits; a tilelang.tools.timeline.Timeline. It is for kernels whose pipelined loops are divided
+        among roles, as on Hopper; for others a CompileError says why theirs are not. On a GPU the kernel runs
+        twice, of which the second run counts; in the simulator once, and its clock counts operations."""
+        from ..tools.timeline import measure
+
+        return measure(self, args, kwargs)
+
+    def _with_stamps(self) -> Any:
+        """The same kernel with stamps."""
+        if self._stamped is None:
+            options = {**self._options, "timeline": True}
+            options.pop("dump_dir", None)  # that of the plain kernel is there already
+            try:
+                compiled = _core.compile(self._func.function, self.target, options)
+            except CompileError as error:
+                raise error.with_traceback(None) from None
+            returned = (self.out_idx or None) if self._func.results is None else None
+            self._stamped = _kernel(self._func, compiled, returned)
+        return self._stamped
+
+    # What it was compiled with, which parameter is the record of its stamps, and its twin with stamps.
+    _options: dict[str, Any] = {}
+    _record: int | None = None
+    _stamped: JITKernel | None = None
 
     # What @tilelang.autotune found: milliseconds, the chosen keywords, milliseconds of the reference.
     latency: float | None = None
@@ -231,6 +273,12 @@ class JITKernel(_core.Launcher, KernelArtifacts):
             full.insert(index, output)
         return full
 
+    def _run(self, args: tuple) -> list[Any]:
+        """Run on these inputs; the outputs."""
+        outputs = self.allocate_outputs(args) if self._outputs else []
+        self.launch(self.merge(args, outputs))
+        return outputs
+
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
         """Arguments by position and name, with the defaults of the definition, in order."""
         wanted = [self.params[i] for i in self._inputs]
@@ -256,54 +304,6 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         )
 
 
-def _output_indices(out_idx: Any, params: list[KernelParam], name: str) -> list[int]:
-    if out_idx is None:
-        return []
-    items = list(out_idx) if isinstance(out_idx, (list, tuple)) else [out_idx]
-    result = []
-    for item in items:
-        if isinstance(item, bool) or not isinstance(item, int) or not -len(params) <= item < len(params):
-            raise _mistake(f"out_idx: {item!r} is not an index of the {len(params)} parameters of {name}")
-        index = item % len(params)
-        if index in result:
-            raise _mistake(f"out_idx: parameter {index} ({params[index].name}) is named twice")
-        if not params[index].is_tensor:
-            raise _mistake(
-                f"out_idx: parameter {index} ({params[index]!r}) is not a tensor and cannot be returned"
-            )
-        result.append(index)
-    return result
-
-
-def _check_written(outputs: list[int], written: list[bool], params: list[KernelParam]) -> None:
-    """An error where unwritten memory would be returned."""
-    for index in outputs:
-        if not written[index]:
-            others = [f"{i} ({p.name})" for i, p in enumerate(params) if written[i]]
-            raise _mistake(
-                f"out_idx: parameter {index} ({params[index].name}) is never written by the "
-                "kernel, so its return value would be undefined; "
-                + (
-                    f"it writes parameter {' and '.join(others)}"
-                    if others
-                    else "it writes none of its parameters"
-                )
-            )
-
-
-def _check_returned(results: Any, compiled: _core.Kernel, name: str) -> None:
-    """The same of what the body makes and returns."""
-    written = {row["name"]: stored for row, stored in zip(compiled.params, compiled.written, strict=True)}
-    for item in results.items:
-        made = results.outputs[item] if isinstance(item, int) else None
-        if made is not None and not written[made]:
-            raise _mistake(f"{name} returns {made}, which T.empty has made and no kernel writes to")
-
-
-def _mistake(text: str) -> Exception:
-    return compile_error(text, caller_place())
-
-
 class ReturningKernel(JITKernel):
     """A JITKernel that returns what its body returns: one tensor as it is, several as a tuple.
 
@@ -326,12 +326,6 @@ class ReturningKernel(JITKernel):
         if kwargs or self._order is not None or len(args) != len(self._inputs):
             args = self._bind(args, kwargs)
         return self._results_of(args, self._run(args))
-
-    def _run(self, args: tuple) -> list[Any]:
-        """Run on these inputs; the outputs."""
-        outputs = self.allocate_outputs(args) if self._outputs else []
-        self.launch(self.merge(args, outputs))
-        return outputs
 
     def _results_of(self, args: tuple, outputs: list[Any]) -> Any:
         if self._results is None:
@@ -378,7 +372,7 @@ def compile(
     execution_backend and target_host are accepted and change nothing."""
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
-        raise _mistake(f"tilelang.compile takes a @T.prim_func, not {what}" + _instead_of(func, what))
+        raise mistake(f"tilelang.compile takes a @T.prim_func, not {what}" + _instead_of(func, what))
     config.check_backend(execution_backend)
     configs = {
         **config.normalize_pass_configs(func.pass_configs),
@@ -404,6 +398,7 @@ def compile(
             raise error.with_traceback(None) from None
         compiled = _core.compile(func.function, instead, options)
     kernel = _kernel(func, compiled, out_idx)
+    kernel._options = options
     if not compiled.from_cache:
         registers.warn_of_spills(compiled.resources, func.name, compiled.target, func.span)
         registers.warn_of_refusals(compiled.resources, func.name, compiled.target, func.span)
@@ -433,17 +428,19 @@ def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:
     results = func.results
     is_plain = results is None or results.plain
     if results is not None and out_idx is not None:
-        raise _mistake(
+        raise mistake(
             f"out_idx: {func.name} returns outputs itself (T.empty, return): leave out_idx out, "
             "or the `return`"
         )
     if results is not None:
-        _check_returned(results, compiled, func.name)
+        check_returned(results, compiled, func.name)
         names = [row["name"] for row in compiled.params]
         out_idx = [names.index(name) for name in results.outputs] or None
     kind = JITKernel if is_plain and func.call_order is None else ReturningKernel
     if compiled.target.startswith("sim:"):
         kind = _simulated(kind)
+    if len(compiled.params) > len(func.function.params):
+        kind = _stamped(kind)
     kernel = _core.Launcher.__new__(kind)
     kernel._complete(func, compiled, out_idx)
     return kernel
@@ -454,12 +451,23 @@ def _simulated(kind: type) -> type:
     """The same for "sim:CHIP": calling it simulates it as tools.simulation.defaults says."""
     from ..tools.simulation import Simulating
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made = self._run(self._bind(args, kwargs))
-        return None if not made else made[0] if len(made) == 1 else made
-
-    own = {} if kind is ReturningKernel else {"__call__": call}
+    own = {} if kind is ReturningKernel else {"__call__": _call_by_run}
     return type(f"Simulated{kind.__name__}", (Simulating, kind), own)
+
+
+@functools.cache
+def _stamped(kind: type) -> type:
+    """The same with a record of stamps, which is none of its outputs."""
+    from ..tools.timeline import Stamped
+
+    own = {} if issubclass(kind, ReturningKernel) else {"__call__": _call_by_run}
+    return type(f"Stamped{kind.__name__}", (Stamped, kind), own)
+
+
+def _call_by_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The call of a plain kernel whose `_run` is not Launcher's."""
+    made = self._run(self._bind(args, kwargs))
+    return None if not made else made[0] if len(made) == 1 else made
 
 
 def resolve_target(target: Any = None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from .. import _core
 from ..language.maps import Fragment, Layout
 from .machine_code import MachineCode
+from .timeline import Timeline
 
 __all__ = [
     "Report",
@@ -199,7 +200,8 @@ class Report:
     pipelines: what a turn of each pipelined loop does.  accesses: what each access to memory costs a warp.
     notes: what else was decided, everything refused included.  phases: how long each step took, in
     milliseconds.  simulation: of a kernel that was simulated (kernel.simulate(…)), what that counted, else
-    None.  machine_code: if it was asked for, what stands in front of each wait for products, else None."""
+    None.  machine_code: if it was asked for, what stands in front of each wait for products, else None.
+    timeline: the one that was given to explain(), measured, else None."""
 
     function: str
     target: str
@@ -216,6 +218,7 @@ class Report:
     simulation: Any = None  # a SimulationReport
     text: str = field(default="", compare=False)
     machine_code: MachineCode | None = None
+    timeline: Timeline | None = None
 
     @property
     def refusals(self) -> list[NoteInfo]:
@@ -253,6 +256,8 @@ class Report:
     def __str__(self) -> str:
         s, read = self.simulation, self.machine_code
         text = self.text if read is None else f"{self.text.rstrip()}\n{read}"
+        if self.timeline is not None:
+            text = f"{text.rstrip()}\n\n{self.timeline}\n"
         if s is None:
             return text
         from .simulation import plural

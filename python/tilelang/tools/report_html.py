@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..front.texts import lines_of
 from ..language.maps import Fragment
-from .report_svg import bars, picture
+from .report_svg import bars, picture, timeline
 from .simulation import counter_rows, plural
 
 if TYPE_CHECKING:
     from .report import AccessInfo, BufferInfo, LoopInfo, PipelineInfo, Place, Report
+    from .timeline import Timeline
 
 
 def _place(place: Place | None) -> str:
@@ -281,6 +282,18 @@ def _buffers(report: Report) -> str:
     return "\n".join(_buffer(b) for b in report.buffers if b.scope not in ("tensor", "local")) + table
 
 
+def _measured(measured: Timeline) -> Iterator[str]:
+    """The roles of each kernel's first block as a picture, and the medians of all blocks as a table."""
+    for kernel in measured.blocks:
+        roles = [r for r in measured.roles if (r.kernel, r.block) == (kernel, 0)]
+        says = f"measured: {kernel}, block 0, from its beginning, in {measured.unit}"
+        drawn = timeline(roles, measured.unit)
+        yield f"<figure>{drawn}<figcaption>{escape(says)}</figcaption></figure>"
+    heads = (f"measured, in {measured.unit}", "median", "of a turn", "")
+    yield _table(heads, [[escape(cell) for cell in row] for row in measured.rows()], (1, 2, 3))
+    yield "".join(_refused(text, "div") for text in measured.notes())
+
+
 def _card(body: str) -> str:
     return f'<div class="card">{body}</div>'
 
@@ -298,6 +311,9 @@ def _sections(report: Report) -> Iterator[tuple[str, str, str]]:
         yield "operators", "Operators", _card(_table(("line", "operator", "how it runs"), rows))
     if report.pipelines:
         body = "".join(_card(_pipeline(p)) for p in report.pipelines)
+        if report.timeline is not None:
+            measured = _card("".join(_measured(report.timeline)))
+            body = f'<div class="beside"><div>{body}</div><div>{measured}</div></div>'
         yield "pipelines", "Pipelined loops", body
     if report.accesses:
         yield "accesses", "Accesses to memory", _card(_accesses(report))

@@ -1,14 +1,20 @@
-"""Pictures for the report: a tile's layout as a coloured grid, and bars of time."""
+"""Pictures for the report: a tile's layout as a coloured grid, bars of time, a measured timeline."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from html import escape
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from .. import _core
 from ..front.dtypes import as_dtype
 from ..language.maps import Fragment, Layout
+
+if TYPE_CHECKING:
+    from .timeline import RoleTime
 
 _MOST = 128  # rows and columns of a picture
 _CORNER = 8  # rows and columns that are also drawn with their numbers
@@ -155,4 +161,70 @@ def bars(phases: dict[str, float]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="900" height="{len(rows) * 22 + 4}" '
         f'viewBox="0 0 900 {len(rows) * 22 + 4}" font-size="12" fill="#1d2433">{"".join(out)}</svg>'
+    )
+
+
+# ── a measured timeline ───────────────────────────────────────────────────────────────────────────────────
+_TURNS = 8  # that are drawn, counted in the role that takes longest for them
+_WORK, _WAIT, _PRODUCTS, _BESIDE = "#7c9be8", "#e8a15c", "#8fc79a", "#e1e6ef"
+_LANE, _LEFT, _WIDE = 34, 70, 480  # pixels: the height of a lane, what stands beside it, its length
+
+
+def _round_step(length: float) -> float:
+    """A round number of which about six make the length."""
+    step = 10.0 ** math.floor(math.log10(max(length / 6, 1)))
+    return next(step * n for n in (1, 2, 5, 10) if step * n >= length / 6)
+
+
+def timeline(roles: Sequence[RoleTime], unit: str) -> str:
+    """What the roles of one block did in their first turns, a lane for each, as a figure."""
+    until = max((r.turns[:_TURNS][-1].end if r.turns else r.end for r in roles), default=0) or 1
+    scale = _WIDE / until
+
+    def bar(begin: int, end: int, colour: str, says: str, inset: int = 0) -> str:
+        end = min(end, until)
+        if begin >= end:
+            return ""
+        return (
+            f'<rect x="{_LEFT + begin * scale:.1f}" y="{y + 4 + inset}" width="{(end - begin) * scale:.2f}" '
+            f'height="{_LANE - 8 - 2 * inset}" fill="{colour}"><title>{escape(says)}</title></rect>'
+        )
+
+    out = []
+    for n, r in enumerate(roles):
+        y = n * _LANE + 24
+        out.append(f'<text x="{_LEFT - 8}" y="{y + _LANE / 2 + 4:g}" text-anchor="end">{r.role}</text>')
+        out.append(bar(r.begin, r.end, _BESIDE, f"{r.role}, outside of turns"))
+        for i, turn in enumerate(r.turns):
+            out.append(
+                bar(turn.begin, turn.end, _WORK, f"turn {i} of loop {turn.loop}: {turn.length} {unit}")
+            )
+        for wait in (*(w for turn in r.turns for w in turn.waits), *r.waits):
+            colour = _PRODUCTS if wait.on == "products" else _WAIT
+            out.append(bar(wait.begin, wait.end, colour, f"waits for {wait.on}: {wait.length} {unit}", 4))
+        edges = "".join(
+            f"M{_LEFT + t.begin * scale:.1f} {y + 2}v{_LANE - 4}" for t in r.turns if t.begin < until
+        )
+        out.append(f'<path d="{edges}" stroke="#1d2433" stroke-width="1"/>')
+    bottom, step = len(roles) * _LANE + 24, _round_step(until)
+    out.append(f'<path d="M{_LEFT} {bottom}h{_WIDE}" stroke="#8b95a9"/>')
+    for n in range(int(until / step) + 1):
+        x = _LEFT + n * step * scale
+        out.append(f'<path d="M{x:.1f} {bottom}v5" stroke="#8b95a9"/>')
+        out.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{n * step:g}</text>')
+    keys = (
+        ("works", _WORK),
+        ("waits for a barrier", _WAIT),
+        ("for products", _PRODUCTS),
+        ("outside of turns", _BESIDE),
+    )
+    x = _LEFT
+    for says, colour in keys:
+        out.append(f'<rect x="{x}" y="4" width="11" height="11" fill="{colour}"/>')
+        out.append(f'<text x="{x + 16}" y="14">{says}</text>')
+        x += 30 + 7 * len(says)
+    width, height = _LEFT + _WIDE + 30, bottom + 24
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-size="11" fill="#1d2433">{"".join(out)}</svg>'
     )

@@ -339,7 +339,7 @@ def simulate(
     report = _simulate_all(
         kernel,
         full,
-        kernel._outputs,
+        kernel.out_idx,
         dict(seed=seed, schedules=schedules, blocks=blocks, watch=watch, count=count),
     )
     made = copies.give_back(made)
