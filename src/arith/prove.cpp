@@ -2,6 +2,7 @@
 #include "arith/prove.h"
 
 #include "arith/simplifier.h"
+#include "ir/rewrite.h"
 
 namespace tl {
 
@@ -51,6 +52,37 @@ bool is_inside(const BufferInfo& b, const Expr& index, const Facts& facts) {
   return at.min >= 0 && at.max < (b.elements >= 0 ? b.elements : element_count(b));
 }
 
+namespace {
+
+// What the values of a kernel's names say of them: `x = bx * 64` is a multiple of 64 wherever it is used.
+// Nothing, where a body that stands twice gives a name two values.
+struct NamesOf {
+  Facts facts;
+  std::map<const ExprNode*, Expr> values = {};
+  bool is_unique = true;
+
+  void collect(const Stmt& s) {
+    if (auto* n = s.as<Block>())
+      for (auto& inner : n->stmts) collect(inner);
+    if (auto* n = s.as<For>()) collect(n->body);
+    if (auto* n = s.as<While>()) collect(n->body);
+    if (auto* n = s.as<Group>()) collect(n->body);
+    if (auto* n = s.as<If>()) {
+      collect(n->then_body);
+      if (n->else_body) collect(n->else_body);
+    }
+    auto* n = s.as<Let>();
+    if (!n || !is_scalar_int(n->var)) return;
+    auto [it, is_new] = values.emplace(n->var.get(), n->value);
+    if (is_new)
+      learn(facts, n->var, n->value);
+    else
+      is_unique &= equal(it->second, n->value);
+  }
+};
+
+}  // namespace
+
 Facts facts_of(const Function& f, const Kernel& k) {
   Facts initial;
   initial.data = numbers_of(f);
@@ -64,7 +96,9 @@ Facts facts_of(const Function& f, const Kernel& k) {
   }
   int64_t threads = thread_count(k);
   if (k.thread) s.facts.bind(k.thread, Interval{0, threads > 0 ? threads - 1 : INT64_MAX});
-  return s.facts;
+  NamesOf names{s.facts};
+  names.collect(k.body);
+  return names.is_unique ? names.facts : s.facts;
 }
 
 }  // namespace tl

@@ -38,29 +38,37 @@ struct ProductPlanner {
     return found;
   }
   bool touches(const Stmt& s, BufferId b) const { return use_of(f, s, b).touched; }
-  bool is_constant(BufferId b) const {
-    return std::ranges::none_of(loop.body, [&](auto& s) { return writes(s, b); });
-  }
 
   // ── all stay in flight ──────────────────────────────────────────────────────────────────────────────
-  bool may_stay(const Stmt& s) const {
-    if (!may_begin(s)) return false;
+  std::string why_it_ends(const Stmt& s) const {
     Gemm g = read_gemm(*s.as<Tile>(), f);
-    if (f[g.a.buffer].scope != Scope::shared) return false;
+    auto line = [](const Stmt& other) { return other->span.line; };
+    if (std::string no = why_no_wgmma(f, k, target, s); !no.empty()) return "it is not by wgmma: " + no;
+    if (!may_begin(s)) return "the program itself says how long it runs, or how its sums lie";
+    for (auto& other : loop.body)
+      if (!other.same(s) && touches(other, g.c.buffer))
+        return fmt::format("the statement on line {} uses its sums {} in the same turn", line(other),
+                           f[g.c.buffer].name);
+    if (f[g.a.buffer].scope != Scope::shared)
+      return fmt::format("it multiplies {}, which threads hold in registers", f[g.a.buffer].name);
     for (BufferId b : {g.a.buffer, g.b.buffer})
-      if (!is_in_ring(b) && !is_constant(b)) return false;
-    return std::ranges::all_of(loop.body,
-                               [&](auto& other) { return other.same(s) || !touches(other, g.c.buffer); });
+      for (auto& other : loop.body)
+        if (!is_in_ring(b) && writes(other, b))
+          return fmt::format("the statement on line {} writes to {}, which it multiplies", line(other),
+                             f[b].name);
+    return "";
   }
-  bool all_stay() const {
-    bool all = true;
+  // Of all products that end in their turn, what the first one has to; "" where all stay in flight.
+  std::string why_one_ends() const {
+    std::string why;
     for (auto& s : loop.body)
       visit_nodes(s, [&](const Node& n) {
-        if (n.kind != Kind::Tile || static_cast<const Tile&>(n).op->name != "gemm") return;
-        bool at_top = &n == s.get();
-        all &= at_top && may_stay(s);
+        if (n.kind != Kind::Tile || static_cast<const Tile&>(n).op->name != "gemm" || !why.empty()) return;
+        std::string no =
+            &n == s.get() ? why_it_ends(s) : "it stands in a loop or under a condition of the turn";
+        if (!no.empty()) why = fmt::format("that on line {}, as {}", n.span.line, no);
       });
-    return all;
+    return why;
   }
 
   // ── some are late ───────────────────────────────────────────────────────────────────────────────────
@@ -118,9 +126,9 @@ struct ProductPlanner {
     }
     return "";
   }
-  std::string plan_late() {
+  // `why`: what is said where none can be late.
+  std::string plan_late(std::string why) {
     size_t to = place_of_late();
-    std::string why = "nothing that threads compute from one is what another multiplies";
     for (size_t i = 0; i < loop.body.size(); i++) {
       if (!may_begin(loop.body[i]) || !follows_threads(i)) continue;
       if (std::string no = why_not_late(i, to); no.empty())
@@ -160,12 +168,10 @@ struct ProductPlanner {
   }
 
   std::string run() {
-    if (all_stay()) {
-      for (auto& s : loop.body)
-        if (is_product(s)) loop.in_flight.insert(s.get());
-      return "";
-    }
-    return plan_late();
+    if (std::string why = why_one_ends(); !why.empty()) return plan_late(why);
+    for (auto& s : loop.body)
+      if (is_product(s)) loop.in_flight.insert(s.get());
+    return "";
   }
 };
 
