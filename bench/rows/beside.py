@@ -156,7 +156,14 @@ def bulk_store(row: dict) -> Iterator[Trial]:
     yield _trial(row, STORE.replace("FENCE", fence), 3, _turned)
 
 
+def clock(row: dict) -> Iterator[Trial]:
+    """It only goes on, from one reading to the next."""
+    now = f"{row['name']}()"
+    yield _trial(row, f"begin = {now}\nY[tx] = select({now} >= begin, X[tx], 0)", 1)
+
+
 PROGRAMS = {
+    "clock": clock,
     "copy": copy, "commit": groups, "wait_groups": groups, "wait_all": wait_all, "init": barrier,
     "inval": barrier, "arrive": barrier, "test": barrier, "signal": barrier, "signal_counted": barrier,
     "expect": barrier, "arrive_expect": barrier, "fence_init": barrier, "bulk_load": bulk_load,

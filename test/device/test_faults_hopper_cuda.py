@@ -1,9 +1,10 @@
-"""On a GPU: the programs of test/hopper_cases.py, in which a fault that tile compilers are known for would
-show (test/faults.md, classes 12, 13, 16, 17 and 18), right many times over."""
+"""On a GPU: the programs of test/hopper_cases.py and role_cases.py, in which a fault that tile compilers are
+known for would show (test/faults.md, classes 10 to 18), right many times over."""
 
 import hopper_cases as cases
 import numpy as np
 import pytest
+import role_cases
 import tilelang
 
 torch = pytest.importorskip("torch")
@@ -11,20 +12,21 @@ if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0)
     pytest.skip("no GPU of sm_90a", allow_module_level=True)
 
 CHIP = "cuda -arch=sm_90a"
+PROGRAMS = {**cases.PROGRAMS, **role_cases.PROGRAMS}
 SEEDS = range(20)
 
 
 def run(kernel, *arrays):
     """The arrays as the kernel leaves them."""
-    tensors = [torch.from_numpy(a).cuda() for a in arrays]
+    tensors = [torch.from_numpy(a).cuda() if isinstance(a, np.ndarray) else a for a in arrays]
     kernel(*tensors)
     torch.cuda.synchronize()
-    return [t.cpu().numpy() for t in tensors]
+    return [t.cpu().numpy() if isinstance(t, torch.Tensor) else t for t in tensors]
 
 
-@pytest.mark.parametrize("name", cases.PROGRAMS)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_right_every_time(name):
-    program = cases.PROGRAMS[name]
+    program = PROGRAMS[name]
     kernel = tilelang.compile(program.make(), target=CHIP)
     for seed in SEEDS:
         arguments = program.arguments(np.random.default_rng(seed))

@@ -1,5 +1,6 @@
-"""Faults of programs for Hopper that tile compilers are known for (test/faults.md, classes 12, 13, 16, 17 and
-18): right from every seed as the programs are, and found from every seed where what guards them is taken out.
+"""Faults of programs for Hopper that tile compilers are known for (test/faults.md, classes 10 to 18), of
+programs by hand and of plain ones that the compiler divides among roles: right from every seed as the programs
+are, and found from every seed where what guards them is taken out.
 
 With TL_FULL=1 from 100 seeds, else from 5, which differ in their kind of schedule.
 """
@@ -10,9 +11,11 @@ import re
 import hopper_cases as cases
 import numpy as np
 import pytest
+import role_cases
 import tilelang
 
 SIM = "sim:sm_90a"
+PROGRAMS = {**cases.PROGRAMS, **role_cases.PROGRAMS}
 SEEDS = range(100) if os.environ.get("TL_FULL") else [0, 1, 6, 11, 17]
 
 
@@ -30,9 +33,9 @@ def told(findings):
     return [(f["kind"], f["text"]) for f in findings]
 
 
-@pytest.mark.parametrize("name", cases.PROGRAMS)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_right_from_every_seed(name):
-    program = cases.PROGRAMS[name]
+    program = PROGRAMS[name]
     kernel = tilelang.compile(program.make(), target=SIM)._kernel
     for seed in SEEDS:
         arguments = program.arguments(np.random.default_rng(seed))
@@ -41,9 +44,9 @@ def test_a_program_is_right_from_every_seed(name):
             assert np.array_equal(arguments[place], wanted), seed
 
 
-@pytest.mark.parametrize("name, guard", [(n, g) for n, p in cases.PROGRAMS.items() for g in p.guards])
+@pytest.mark.parametrize("name, guard", [(n, g) for n, p in PROGRAMS.items() for g in p.guards])
 def test_it_is_found_without_its_guard(name, guard):
-    program = cases.PROGRAMS[name]
+    program = PROGRAMS[name]
     take, kinds = program.guards[guard]
     text = tilelang.compile(program.make(), target=SIM)._kernel.machine_text
     assert take(text) != text
