@@ -1,6 +1,6 @@
 """Faults of programs for Hopper that tile compilers are known for (test/faults.md, classes 10 to 18), of
-programs by hand and of plain ones that the compiler divides among roles: right from every seed as the programs
-are, and found from every seed where what guards them is taken out.
+programs by hand and of plain ones that the compiler divides among roles: right from every seed as they are,
+and found from every seed where what guards them is taken out.
 
 With TL_FULL=1 from 100 seeds, else from 5, which differ in their kind of schedule.
 """
