@@ -1,5 +1,5 @@
 """Plain tile programs that the compiler divides among roles on Hopper, in which a fault that tile compilers
-are known for would show (test/faults.md, classes 10 to 16), and what guards each against it (hopper_cases.py).
+are known for would show (test/faults.md, classes 10 to 16), what guards each against it (hopper_cases.py).
 """
 
 from __future__ import annotations

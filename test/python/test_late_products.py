@@ -285,18 +285,6 @@ def test_blocks_with_unequal_work_do_not_walk():
     assert "walk through the grid" not in program(True)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_queries_that_share_keys_run_together(causal):
-    """32 blocks of queries read the keys of a head: 132 blocks at once are those of 4 heads."""
-    import flash_attention
-
-    tiles = flash_attention.TILES["warpgroup_gpu"][1]
-    program = flash_attention.attention.get_tir(4, 16, 4096, 4096, 128, causal, *tiles)
-    text = tilelang.compile(program, target=SIM, pass_configs=flash_attention.FAST).report.text
-    assert "4 of (by, bz) together, for one of (back) after another" in text
-    assert ("walk through the grid" in text) != causal
-
-
 @pytest.mark.parametrize("heads, kv_heads, queries, keys, dim", [(2, 1, 200, 300, 64), (1, 1, 130, 520, 128)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_plain_attention(heads, kv_heads, queries, keys, dim, causal):

@@ -147,6 +147,38 @@ def test_attention_and_convolution():
         MatmulTemplate(64, 64, 64).with_arch(CPU("cpu")).recommend_hints()
 
 
+def test_hints_of_warpgroups():
+    """On Hopper: the tiles that were measured to be best for large shapes, smaller ones where few blocks are;
+    all of them as many threads as their warps have."""
+    arch = CUDA("cuda -arch=sm_90a")
+
+    def best(M, N, K, **more):
+        hints = MatmulTemplate(M, N, K, accum_dtype="float32", **more).with_arch(arch).recommend_hints(20)
+        for h in hints:
+            assert h.threads == 32 * numpy.prod([b // w for b, w in zip(h.block, h.warp, strict=True)])
+            assert h.threads in (128, 256) and h.block[0] % 64 == 0
+        return hints[0]
+
+    for M, N, K in ((4096, 1024, 8192), (4096, 28672, 8192), (8192, 1024, 8192), (8192, 8192, 28672)):
+        assert best(M, N, K).block == [128, 256] and best(M, N, K).rstep == [64]
+    assert best(8192, 8192, 8192, in_dtype="float8_e4m3fn", out_dtype="bfloat16").rstep == [128]
+    assert best(1024, 1024, 1024).block == [64, 128] and best(1000, 1304, 704).block == [128, 128]
+    assert best(64, 8192, 8192).block == [64, 64]
+    thin = MatmulTemplate(16, 8192, 8192, accum_dtype="float32").with_arch(arch).recommend_hints(1)[0]
+    assert thin.block[0] == 16  # by warps, as an instruction of warpgroups has 64 rows
+
+    def attention(length, causal, heads=32, dim=128):
+        t = FlashAttentionTemplate(None, 1, heads, dim, length, length, causal, accum_dtype="float32")
+        return t.with_arch(arch).recommend_hints(1)[0]
+
+    for length, causal in ((512, True), (512, False), (1024, True), (1024, False), (4096, True)):
+        assert (attention(length, causal).block, attention(length, causal).threads) == ([128, 128], 256)
+    assert (
+        attention(4096, False, 64, 64).block == [192, 128] and attention(4096, False, 64, 64).threads == 384
+    )
+    assert attention(4096, False, 16, 256).block == [128, 64]
+
+
 def run(template, *inputs):
     function = template.equivalent_function()
     return tilelang.compile(function, out_idx=-1, target="cpu")(*inputs).astype("float64")

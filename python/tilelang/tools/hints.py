@@ -65,14 +65,15 @@ class Rasterization2DColumn(Rasterization2DRow):
 class Hint:
     """How a kernel may be cut.  block: the tile of a block, by dimension; warp: that of a warp, where matrix
     instructions are used (use_tc), else thread: threads along each dimension; rstep: the part of the
-    reduction that a step takes; reduce_thread: threads that share one reduction; pipeline_stage: 1 without a
-    pipeline; seconds: what the model says."""
+    reduction that a step takes; reduce_thread: threads that share one reduction; threads: of a block;
+    pipeline_stage: 1 without a pipeline; seconds: what the model says."""
 
     block: list[int] = field(default_factory=list)
     warp: list[int] = field(default_factory=list)
     thread: list[int] = field(default_factory=list)
     rstep: list[int] = field(default_factory=list)
     reduce_thread: list[int] = field(default_factory=list)
+    threads: int = 0
     pipeline_stage: int = 1
     use_async: bool = False
     use_tc: bool = False
@@ -196,6 +197,7 @@ def _matmul_hint(
     hint = Hint(
         [m, n],
         rstep=[k],
+        threads=arch.warp_size * rows * columns,
         pipeline_stage=stages,
         use_async=stages > 1 and arch.has_async_copies,
         use_tc=use_tc,
@@ -251,6 +253,7 @@ def stream(
             _spread(threads // sharing, block),
             rstep,
             _spread(sharing, reduced) if reduced else [],
+            threads,
             vectorize={"lanes": lanes},
             seconds=seconds,
         )
@@ -285,4 +288,13 @@ def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
         step += 2 * _BARRIER / resident
         steps = t.seq_kv_length / n * (0.5 if t.is_causal else 1)
         seconds = -(-blocks // (cores * resident)) * (steps * step + 2 * _LATENCY)
-        yield Hint([m, n], [m // warps, n], [], [t.head_dim], [], stages, stages > 1, True, seconds=seconds)
+        yield Hint(
+            [m, n],
+            [m // warps, n],
+            rstep=[t.head_dim],
+            threads=arch.warp_size * warps,
+            pipeline_stage=stages,
+            use_async=stages > 1,
+            use_tc=True,
+            seconds=seconds,
+        )

@@ -45,6 +45,7 @@ def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any) ->
             [m, n],
             [_INSTRUCTION // 4 * (2 if m == 256 else 1), n],
             rstep=[k],
+            threads=128 * min(2, m // _INSTRUCTION),
             pipeline_stage=_SLOTS,
             use_async=True,
             use_tc=True,
@@ -79,8 +80,16 @@ def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
         else:
             rounds = -(-rows * heads // arch.compute_max_core) * most
         clocks = rounds * _turn(arch, m, n, dim, bits, registers) + _LAUNCH
-        warp = [_INSTRUCTION // 4, n]
-        yield Hint([m, n], warp, [], [dim], [], 2, True, True, seconds=clocks / arch.rates["clock"])
+        yield Hint(
+            [m, n],
+            [_INSTRUCTION // 4, n],
+            rstep=[dim],
+            threads=128 * m // _INSTRUCTION,
+            pipeline_stage=2,
+            use_async=True,
+            use_tc=True,
+            seconds=clocks / arch.rates["clock"],
+        )
 
 
 def takes_product(arch: Any, M: int, in_dtype: Any, accum_dtype: Any) -> bool:

@@ -1,0 +1,84 @@
+"""What loops that roles divide get, registers, an order of blocks, and what of a program stands in the way."""
+
+import re
+
+import numpy as np
+import pytest
+import tilelang
+import tilelang.language as T
+from test_roles import gemm, numbers, poisoned, run, why_not
+
+SIM = "sim:sm_90a"
+
+
+def scaled(what):
+    """C = sum of A · B[k], with something else in each turn, or a name for where B's tile begins."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"),
+        B: T.Tensor((256, 256), "float16"),
+        C: T.Tensor((64, 256), "float32"),
+    ):
+        with T.Kernel(4, threads=128) as bx:
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            r, c = T.alloc_fragment((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            x = bx * 64
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(B[k * 64, x], b)
+                if what == "operand":
+                    for i, j in T.Parallel(64, 64):
+                        r[i, j] = A[i, k * 64 + j] * 2
+                    T.gemm(r, b, c)
+                else:
+                    T.copy(A[0, k * 64], a)
+                    T.gemm(a, b, c)
+                if what == "sums":
+                    for i, j in T.Parallel(64, 64):
+                        c[i, j] = T.max(c[i, j], 0)
+            T.copy(c, C[0, x])
+
+    return main
+
+
+def test_a_named_begin_is_looked_through():
+    """x = bx * 64 is a multiple of 64, as bx * 64 itself is: for TMA, and for cp.async on older chips."""
+    a, b, c = numbers(64, 256), numbers(256, 256, seed=1), poisoned(64, 256)
+    run(scaled(""), a, b, c)
+    assert np.array_equal(c, a.astype(float) @ b.astype(float))
+    text = tilelang.compile(scaled(""), target="sim:sm_80").report.text
+    assert text.count("begun by cp.async") == 2 and "stored from registers" not in text
+
+
+@pytest.mark.parametrize("what, why", [
+    ("sums", "uses its sums c in the same turn"),
+    ("operand", "it multiplies r, which threads hold in registers"),
+])  # fmt: skip
+def test_products_that_end_in_their_turn_say_why(what, why):
+    said = why_not(tilelang.compile(scaled(what), target=SIM))
+    assert re.search(f"end where they stand: that on line [0-9]+, as .*({why})", str(said)), said
+
+
+@pytest.mark.parametrize("tile, threads", [((128, 64, 64), 256), ((64, 64, 64), 128), ((128, 256, 64), 256)])
+def test_roles_have_no_more_registers_than_the_launch(tile, threads):
+    """Two blocks of 384 threads get 80 registers a thread each; what these add up to is all that there is."""
+    kernel = tilelang.compile(gemm(256, 256, 256, tile=tile, threads=threads), target=SIM)
+    load, compute = (p for p in kernel.report.pipelines if p.role)
+    blocks = int(re.search(r"min_blocks_per_sm=(\d)", kernel._kernel.machine_text)[1])
+    at_launch = min(256, 65536 // blocks // (threads + 128) // 8 * 8)
+    assert (blocks, tile[0]) in ((2, 128), (2, 64), (1, 128))
+    if compute.registers:
+        assert 128 * load.registers + threads * compute.registers <= at_launch * (threads + 128)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_queries_that_share_keys_run_together(causal):
+    """32 blocks of queries read the keys of a head: 132 blocks at once are those of 4 heads."""
+    import flash_attention
+
+    tiles = flash_attention.TILES["warpgroup_gpu"][1]
+    program = flash_attention.attention.get_tir(4, 16, 4096, 4096, 128, causal, *tiles)
+    text = tilelang.compile(program, target=SIM, pass_configs=flash_attention.FAST).report.text
+    assert "4 of (by, bz) together, for one of (back) after another" in text
+    assert ("walk through the grid" in text) != causal
