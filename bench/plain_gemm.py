@@ -1,4 +1,6 @@
-"""The plain tile program of a GEMM that gemm_gpu.py and peers measure; the published package takes it too."""
+"""The plain tile program of a GEMM that gemm_gpu.py and peers measure; the published package takes it too.
+
+panels: how many columns of tiles are visited together, 0: what the compiler finds best (ours on Hopper)."""
 
 import tilelang
 import tilelang.language as T
@@ -6,7 +8,18 @@ import tilelang.language as T
 
 @tilelang.jit(target="cuda")
 def matmul(
-    M, N, K, block_M, block_N, block_K, stages, threads, transposed, dtype="float16", out_dtype="float16"
+    M,
+    N,
+    K,
+    block_M,
+    block_N,
+    block_K,
+    stages,
+    threads,
+    transposed,
+    dtype="float16",
+    out_dtype="float16",
+    panels=8,
 ):
     @T.prim_func
     def main(
@@ -18,7 +31,8 @@ def matmul(
             A_shared = T.alloc_shared((block_M, block_K), dtype)
             B_shared = T.alloc_shared((block_N, block_K) if transposed else (block_K, block_N), dtype)
             C_local = T.alloc_fragment((block_M, block_N), "float32")
-            T.use_swizzle(8)
+            if panels:
+                T.use_swizzle(panels)
             T.clear(C_local)
             for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
                 T.copy(A[by * block_M, k * block_K], A_shared)

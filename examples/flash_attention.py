@@ -22,7 +22,7 @@ FAST = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}  # exp2 is the GPU's i
 TILES = {
     "cpu": [(128, 256, 1), (128, 256, 1)],
     "gpu": [(128, 64, 128), (128, 64, 128)],
-    "warpgroup_gpu": [(128, 128, 256), (128, 128, 256)],
+    "warpgroup_gpu": [(192, 128, 384), (128, 128, 256)],
     "reference": [(64, 64, 1), (64, 64, 1)],
 }
 SMALL = {"heads": 2, "kv_heads": 1, "queries": 100, "keys": 170, "causal": True}

@@ -1,4 +1,4 @@
-"""What loops that roles divide get, registers, an order of blocks, and what of a program stands in the way."""
+"""What loops that roles divide get: registers, an order of blocks, and what stands in the way."""
 
 import re
 

@@ -49,7 +49,7 @@ def providers(package: str) -> dict[str, Provider]:
         found = [
             cublas.CuBLAS(NAMES[OURS][0]),
             triton_gemms.Triton(NAMES[OURS][1]),
-            tiles.Tiles(NAMES[OURS][2], tiles.OURS, "cuda"),
+            tiles.Tiles(NAMES[OURS][2], tiles.OURS, "cuda", panels=0),
             by_hand.ByHand(NAMES[OURS][3]),
         ]
     return {provider.name: provider for provider in found}

@@ -11,29 +11,23 @@ from peers.shapes import BYTES, LARGE, Case
 # block_M, block_N, bytes of a row of a tile along K, num_stages, threads; which rows a case takes: kind_of
 OURS = {
     "large": [
-        (128, 256, 128, 3, 256),
-        (256, 128, 128, 3, 256),
         (128, 256, 128, 4, 256),
-        (128, 256, 64, 4, 256),
-        (256, 128, 64, 4, 256),
-        (128, 128, 128, 3, 128),
-        (128, 128, 64, 4, 128),
+        (256, 128, 128, 4, 256),
+        (128, 128, 128, 4, 256),
     ],
     "small": [
-        (64, 64, 128, 3, 128),
+        (64, 64, 256, 2, 128),
         (64, 64, 128, 4, 128),
-        (64, 128, 128, 3, 128),
-        (128, 64, 128, 3, 128),
-        (128, 128, 128, 3, 128),
-        (128, 128, 64, 4, 128),
-        (128, 128, 128, 3, 256),
-        (128, 256, 128, 3, 256),
+        (64, 128, 128, 4, 128),
+        (128, 128, 128, 4, 256),
+        (128, 256, 128, 4, 256),
+        (128, 256, 128, 2, 256),
     ],
     "thin": [
         (16, 64, 256, 4, 128),
         (16, 128, 128, 4, 128),
         (32, 64, 256, 4, 128),
-        (64, 64, 128, 4, 128),
+        (64, 64, 128, 8, 128),
         (64, 64, 256, 4, 128),
         (64, 128, 128, 4, 128),
         (128, 64, 128, 4, 128),
@@ -62,8 +56,10 @@ def kind_of(case: Case) -> str:
 
 
 class Tiles:
-    def __init__(self, name: str, table: dict[str, list[tuple[int, ...]]], target: str) -> None:
-        self.name, self.table, self.target = name, table, target
+    def __init__(
+        self, name: str, table: dict[str, list[tuple[int, ...]]], target: str, panels: int = 8
+    ) -> None:
+        self.name, self.table, self.target, self.panels = name, table, target, panels
 
     def variants(self, case: Case) -> list[Variant]:
         """Rows of tiles that are higher than the matrix are left out, but for the lowest of 64."""
@@ -82,5 +78,5 @@ class Tiles:
         import tilelang
         from plain_gemm import matmul
 
-        program = matmul.get_tir(*case.size, *variant, case.transposed, *DTYPES[case.dtype])
+        program = matmul.get_tir(*case.size, *variant, case.transposed, *DTYPES[case.dtype], self.panels)
         return tilelang.compile(program, target=self.target)
