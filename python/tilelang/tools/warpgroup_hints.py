@@ -79,7 +79,8 @@ def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
             rounds = max(max(turns), sum(turns) * heads / arch.compute_max_core)
         else:
             rounds = -(-rows * heads // arch.compute_max_core) * most
-        clocks = rounds * _turn(arch, m, n, dim, bits, registers) + _LAUNCH
+        ragged = 1.04 if t.seq_kv_length % n and not t.is_causal else 1.0  # a mask for the last step alone
+        clocks = rounds * ragged * _turn(arch, m, n, dim, bits, registers) + _LAUNCH
         yield Hint(
             [m, n],
             [_INSTRUCTION // 4, n],
