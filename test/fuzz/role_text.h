@@ -16,6 +16,9 @@ struct RoleText : RandomText {
   std::map<std::string, double> given = {};
   std::vector<std::string> tiles = {}, params = {};
   int64_t threads = 128, rows = 64, blocks = 1, turns = 1, named = 0;
+  bool many = false;     // blocks, of several heads and several rows each,
+  bool by_head = false;  // of which those of a head read the same
+  int64_t heads = 0;
   std::string type = "f16";
 
   void is(const std::string& feature) { features.insert(feature); }
@@ -54,9 +57,10 @@ struct RoleText : RandomText {
     if (chance(25)) columns -= 8 * below(4), is("ragged: columns");
     if (extent % height) is("ragged: rows");
     std::string shape = fmt::format("{}, {}", extent, columns), before;
-    if (chance(25)) {
+    if (by_head || chance(25)) {
       is("tensor of 3 dimensions");
-      shape = fmt::format("3, {}", shape), before = chance(50) ? "cast<i64>(bx) % 3, " : "1, ";
+      shape = fmt::format("3, {}", shape);
+      before = by_head ? "cast<i64>(h) % 3, " : chance(50) ? "cast<i64>(bx) % 3, " : "1, ";
     }
     std::string name = parameter(what, fmt::format("{}[{}]", type, shape)),
                 index = fmt::format("k*{}", height);
@@ -293,6 +297,8 @@ struct RoleText : RandomText {
     threads = chance(30) ? 256 : 128;
     rows = threads / 2;
     blocks = 1 + below(3), turns = 1 + below(3);
+    if (many) heads = 1 + below(3), blocks = heads * (2 + below(3)), turns = 1 + below(2);
+    by_head = many && chance(75);
     type = chance(70) ? "f16" : "bf16";
     is(turns > 1 ? "in a loop over tiles" : "one tile");
     indent = 2;
@@ -302,8 +308,11 @@ struct RoleText : RandomText {
     });
     std::string text = "func main(";
     for (auto& p : params) text += (&p == &params[0] ? "" : ", ") + p;
-    text += fmt::format("):\n  kernel main grid(bx: {}) threads({}):\n", blocks, threads);
+    std::string grid =
+        many ? fmt::format("h: {}, q: {}", heads, blocks / heads) : fmt::format("bx: {}", blocks);
+    text += fmt::format("):\n  kernel main grid({}) threads({}):\n", grid, threads);
     for (auto& t : tiles) text += "    " + t + "\n";
+    if (many) text += fmt::format("    bx = q*{} + h\n", heads);
     return {.text = text + this->text(), .given = given};
   }
 };

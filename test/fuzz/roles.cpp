@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "fuzz/harness.h"
+#include "fuzz/on_chip.h"
 #include "fuzz/role_text.h"
 #include "ops/op.h"
 
@@ -52,6 +53,49 @@ TEST_CASE("programs that roles divide compute what the reference does") {
                       .share = 0.2,
                       .make = divided,
                       .targets = {"sim:sm_90a"}});
+}
+
+// As an H100, but two blocks, or four, already are as many as run at once.
+static const Target& narrow_chip() {
+  static const Target chip = [] {
+    Target t = *find_target("sm_90a");
+    t.multiprocessors.count = 2;
+    return t;
+  }();
+  return chip;
+}
+
+static fuzz::Program of_many_blocks(uint64_t seed) {
+  fuzz::RoleText text{{.random = std::mt19937_64(seed)}};
+  text.many = true;
+  return text.make();
+}
+
+TEST_CASE("programs of more blocks than run at once compute what they mean, in whatever order") {
+  int64_t refused = 0, programs = 0;
+  fuzz::each_seed({.fixed = 16, .fresh = 6, .share = 0.1}, [&](uint64_t seed) {
+    fuzz::Program p = of_many_blocks(seed);
+    CAPTURE(seed);
+    CAPTURE(p.text);
+    programs++;
+    CHECK_EQ(fuzz::fault_on(narrow_chip(), p, seed, refused), "");
+    return true;
+  });
+  CHECK(refused <= 3 + programs / 10);
+  int64_t walked = 0, reordered = 0, grouped = 0;
+  for (uint64_t seed = 0; seed < 60; seed++) {
+    auto kernel = compile(parse_text(of_many_blocks(seed).text, "fuzz.ir"), narrow_chip());
+    for (auto& note : kernel.function.notes) {
+      walked += note.text.find("walk through the grid") != note.text.npos;
+      reordered += note.text.find("in another order") != note.text.npos;
+      grouped += note.text.find("of (h) together, for one of (q)") != note.text.npos;
+    }
+  }
+  MESSAGE("of 60 programs " << walked << " walk, " << reordered << " are in another order, " << grouped
+                            << " by heads");
+  CHECK_GE(walked, 8);
+  CHECK_GE(reordered, 4);
+  CHECK_GE(grouped, 8);
 }
 
 TEST_CASE("programs for roles have every feature, and most are divided") {

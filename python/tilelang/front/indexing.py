@@ -261,7 +261,7 @@ def as_operand(x: Any, what: str) -> Any:
         return x
     if kind is Undeclared:
         raise x.refuse()
-    raise fail(
-        f"{what} must be a buffer, a slice of one, or an element where the tile begins; got "
-        f"{'a variable' if kind is Buffer else type(x).__name__}"
-    )
+    got = "a variable" if kind is Buffer else type(x).__name__
+    if kind is Expr:  # also what `corner = A[i, j]` names
+        got = "a number: where an element was named, write its indices in the call, A[i, j], or a slice of A"
+    raise fail(f"{what} must be a buffer, a slice of one, or an element where the tile begins; got {got}")
