@@ -309,7 +309,8 @@ struct TmaLowering {
     name.replace(name.rfind("load"), 4, "multicast");
     Stmt together = if_then(issues, all_boxes(*find_instr(name), mask), {}, t.span);
     ctx.note(std::string(t.op->name),
-             fmt::format("one block of the cluster loads it for those of the mask {}", print(mask, &copy.f)),
+             fmt::format("one block of the cluster loads it for those of the mask {}",
+                         known ? std::to_string(*known) : print(mask, &copy.f)),
              t.span);
     if (known && *known == (int64_t(1) << cluster_size(ctx.kernel)) - 1) return together;
     Expr member = binary(BinaryOp::bit_and, mask, bit(rank));
