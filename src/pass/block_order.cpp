@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include "arith/prove.h"
@@ -100,7 +99,8 @@ void order_rectangles(const Kernel& k, const std::vector<GridLoad>& loads, int64
       return;
     }
   }
-  if (column.empty() || row.size() + column.size() + outer.size() != k.grid.size()) return;
+  auto ones = size_t(std::ranges::count_if(k.grid, [](auto& extent) { return is_int(extent, 1); }));
+  if (column.empty() || row.size() + column.size() + outer.size() + ones != k.grid.size()) return;
   if (std::ranges::find_first_of(row, column) != row.end()) return;
   if (*row.begin() < *column.begin()) {  // the grid's first dimension counts columns
     std::swap(row, column);
@@ -126,6 +126,8 @@ void place(const Kernel& k, const Expr& number, const BlockOrder& order, std::ve
       if (!last) rest = named("rest", floordiv(rest, extent));
     }
   };
+  for (size_t d = 0; d < k.grid.size(); d++)
+    if (is_int(k.grid[d], 1)) out.push_back(let(k.grid_vars[d], imm(0), k.span));
   Expr rows = count_of(k, order.rows), columns = count_of(k, order.columns), at = number;
   if (!order.outer.empty()) {
     spread(floordiv(number, rows * columns), order.outer);
@@ -139,10 +141,11 @@ void place(const Kernel& k, const Expr& number, const BlockOrder& order, std::ve
   spread(floordiv(inside, height), order.columns);
 }
 
-Expr count_blocks(const Function& f, const Kernel& k) {
-  std::vector<size_t> all(k.grid.size());
-  std::iota(all.begin(), all.end(), size_t(0));
-  return simplify(count_of(k, all), facts_of(f, k));
+Expr count_blocks(const Kernel& k) {
+  // None where an extent is not positive, as of the grid itself; that a block runs is no fact here.
+  Expr count = imm(1);
+  for (auto& extent : k.grid) count = count * max(cast(i64, extent), imm(0));
+  return simplify(count, {});
 }
 
 bool is_at_most(const Expr& blocks, int64_t resident) {
@@ -173,7 +176,8 @@ BlockOrder plan_block_order(const Function& f, const Kernel& k, const std::vecto
   std::vector<size_t> some;  // on which some load depends
   for (size_t d = 0; d < k.grid.size(); d++) {
     auto depends = [&](const GridLoad& load) { return load.dimensions.contains(d); };
-    if (std::ranges::all_of(found, depends) || is_int(k.grid[d], 1))
+    if (is_int(k.grid[d], 1)) continue;
+    if (std::ranges::all_of(found, depends))
       order.outer.push_back(d);
     else if (std::ranges::any_of(found, depends))
       some.push_back(d);
@@ -192,7 +196,7 @@ BlockOrder plan_block_order(const Function& f, const Kernel& k, const std::vecto
 }
 
 void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order) {
-  Expr blocks = count_blocks(f, k);
+  Expr blocks = count_blocks(k);
   if (is_at_most(blocks, resident)) return;
   std::string said = order ? "; " + describe(k, order) : "";
   Expr block_var = var("block"), turn = var("tile");
@@ -217,7 +221,7 @@ void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order
 }
 
 void reorder_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order) {
-  Expr blocks = count_blocks(f, k);
+  Expr blocks = count_blocks(k);
   constexpr int64_t most = std::numeric_limits<int32_t>::max();  // along the first dimension of a grid
   if (!order || is_at_most(blocks, resident) || (as_int(blocks) && !is_at_most(blocks, most))) return;
   std::string said = describe(k, order);

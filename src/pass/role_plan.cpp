@@ -144,7 +144,8 @@ std::string share_chip(const Function& f, const Kernel& k, const Target& target,
 // What keeps all of it in one role; "": nothing does.
 std::string why_one_role(const Kernel& k, const Target& target) {
   if (k.attrs.find("own_barriers")) return "the program places its barriers itself";
-  if (k.attrs.find("alignment")) return "addresses are not known to be multiples of 16 bytes";
+  if (k.attrs.find("alignment"))
+    return "the arrays of a call do not begin at multiples of 16 bytes, or are not known to";
   if (product(k.cluster) > 1) return "its blocks run in clusters";
   if (k.threads.size() > 1 && thread_count(k) != k.threads[0]) return "its threads have several dimensions";
   if (thread_count(k) % 128) return fmt::format("its {} threads are no whole warpgroups", thread_count(k));

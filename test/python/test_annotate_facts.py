@@ -156,7 +156,6 @@ def test_pass_configs(tmp_path, caplog, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = {
         PassConfigKey.TL_PTXAS_REGISTER_USAGE_LEVEL: 5,
-        PassConfigKey.TL_TIMELINE: False,  # of roles, which this kernel has none of
         PassConfigKey.TL_DEVICE_COMPILE_FLAGS: "-lineinfo",
         PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS: 0.5,
         PassConfigKey.TL_DUMP_IR_DIR: "dump",

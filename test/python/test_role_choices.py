@@ -7,6 +7,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from test_roles import gemm, numbers, poisoned, run, why_not
+from test_warp_schedule import check_gemm, gemm_schedule
 
 SIM = "sim:sm_90a"
 
@@ -82,3 +83,40 @@ def test_queries_that_share_keys_run_together(causal):
     text = tilelang.compile(program, target=SIM, pass_configs=flash_attention.FAST).report.text
     assert "4 of (by, bz) together, for one of (back) after another" in text
     assert ("walk through the grid" in text) != causal
+
+
+@pytest.mark.parametrize("registers", [104, 112])
+def test_registers_of_two_blocks(registers):
+    """Two blocks of a multiprocessor have 80 registers a thread at their launch, 30720 each."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((128, 64), "float32")
+    ):
+        with T.Kernel(1, threads=384):
+            a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            T.annotate_min_blocks_per_sm(2)
+            given = gemm_schedule([a, b], 2)
+            roles = [
+                T.WSRole(r.name, warps_lo=r.warp_lo, warps_hi=r.warp_hi, max_nreg=registers if n == 0 else 24)
+                for n, r in enumerate(given.roles)
+            ]
+            T.annotate_ws_schedule(T.WSSchedule(12, roles, given.pipelines, given.scopes))
+            with T.ws_op("clear"):
+                T.clear(c)
+            with T.ws_op("loop"):
+                for k in T.serial(1):
+                    with T.ws_op("copy"):
+                        T.copy(A[0, k * 64], a)
+                        T.copy(B[k * 64, 0], b)
+                    with T.ws_op("gemm"):
+                        T.gemm(a, b, c)
+            with T.ws_op("store"):
+                T.copy(c, C)
+
+    if registers == 112:
+        with pytest.raises(tilelang.CompileError, match="want 31744 registers together.*a block has 30720"):
+            tilelang.compile(main, target=SIM)
+    else:
+        check_gemm(main, 128, 64, 64)

@@ -167,6 +167,23 @@ def test_hints_of_warpgroups():
     thin = MatmulTemplate(16, 8192, 8192, accum_dtype="float32").with_arch(arch).recommend_hints(1)[0]
     assert thin.block[0] == 16  # by warps, as an instruction of warpgroups has 64 rows
 
+    # What roles do not divide is cut as for warps: 8-bit operands that do not lie along K, short heads.
+    turned = MatmulTemplate(4096, 4096, 4096, trans_B=False, in_dtype="int8", accum_dtype="int32")
+    short = FlashAttentionTemplate(None, 1, 8, 80, 1024, 1024, accum_dtype="float32")
+    for template in (turned, short):
+        on_80, on_90 = (
+            [h.block for h in template.with_arch(CUDA(f"cuda -arch={chip}")).recommend_hints(3)]
+            for chip in ("sm_90", "sm_90a")
+        )
+        assert on_80 == on_90
+    for template, name in (
+        (MatmulTemplate(64, 0, 64), "N is 0"),
+        (FlashAttentionTemplate(None, 1, 1, 64, 0, 128, True), "seq_length is 0"),
+        (GeneralReductionTemplate("SR", [4, 0]), r"shape is .4, 0."),
+    ):
+        with pytest.raises(tilelang.CompileError, match=name):
+            template.with_arch(arch).recommend_hints()
+
     def attention(length, causal, heads=32, dim=128):
         t = FlashAttentionTemplate(None, 1, heads, dim, length, length, causal, accum_dtype="float32")
         return t.with_arch(arch).recommend_hints(1)[0]

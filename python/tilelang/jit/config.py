@@ -47,7 +47,6 @@ _OPTIONS = {  # key -> the options of _core.compile that a value means; pass_pro
     "tl.ptxas_register_usage_level": lambda value: {"flags": _register_usage(value)},
     "tl.enable_ptxas_verbose_output": lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
     "tl.device_compile_flags": lambda value: {"flags": flags_of(value)},
-    "tl.timeline": lambda value: {"timeline": bool(value)},
     "tl.enable_dump_ir": lambda value: {"dump_dir": env.get_dump_ir_dir()} if value else {},
     "tl.dump_ir_path": lambda value: {},
     "tl.pass_profile": lambda value: {},

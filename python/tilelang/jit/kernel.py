@@ -65,7 +65,7 @@ class JITKernel(_core.Launcher, KernelArtifacts):
         self._outputs = output_indices(out_idx, self.params[:shown], func.name)
         if out_idx is not None and func.results is None:
             check_written(self._outputs, compiled.written, self.params[:shown])
-        if len(self.params) > shown:  # the record of tl.timeline, the last one
+        if len(self.params) > shown:  # the record of measure_timeline, the last one
             self._record = shown
             self._outputs.append(shown)
         self._inputs = [i for i in range(len(self.params)) if i not in self._outputs]

@@ -96,10 +96,20 @@ class BaseTemplate:
             raise compile_error(
                 f"{type(self).__name__}: hints are for GPUs, and {chip.target} is none", caller_place()
             )
+        self._check_extents()
         best: dict[tuple, Hint] = {}
         for hint in sorted(self._candidates(chip), key=lambda hint: hint.seconds):
             best.setdefault((*hint.block, *hint.rstep), hint)
         return list(best.values())[:topk]
+
+    def _check_extents(self) -> None:
+        """CompileError where there is nothing to compute."""
+        for name, value in vars(self).items():
+            extents = value if isinstance(value, (list, tuple)) else [value]
+            if name != "P" and any(isinstance(n, int) and not isinstance(n, bool) and n < 1 for n in extents):
+                raise compile_error(
+                    f"{type(self).__name__}: {name} is {value}; extents are 1 at least", caller_place()
+                )
 
     def get_hardware_aware_configs(self, arch: TileDevice | None = None, topk: int = 10) -> list[Hint]:
         """recommend_hints for that chip."""
@@ -172,7 +182,7 @@ def _products(
 
 def _of_product(arch: CUDA, t: Any, M: int, N: int, K: int) -> Iterator[Hint]:
     """The candidates of a product of these extents, with the types of a template."""
-    if warpgroups.takes_product(arch, M, t.in_dtype, t.accum_dtype):
+    if warpgroups.takes_product(arch, t, M):
         return warpgroups.matmul(arch, M, N, K, t.in_dtype, t.out_dtype)
     return model.matmul(arch, M, N, K, t.in_dtype, t.out_dtype, t.accum_dtype)
 

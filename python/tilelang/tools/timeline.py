@@ -61,7 +61,7 @@ class RoleTime:
     """What one role of one block did.  All times are those of the block, which begins at 0."""
 
     kernel: str
-    block: int  # its number in the grid, x fastest
+    block: int  # its number among those that were launched, x fastest
     role: str  # "load", "compute"
     begin: int
     end: int

@@ -93,17 +93,20 @@ def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
         )
 
 
-def takes_product(arch: Any, M: int, in_dtype: Any, accum_dtype: Any) -> bool:
-    """Whether warpgroups of the chip multiply these types, and M fills enough of an instruction's 64 rows."""
-    return M > 16 and takes(arch, in_dtype, accum_dtype)
+def takes_product(arch: Any, t: Any, M: int) -> bool:
+    """Whether roles would divide such a product: types that warpgroups multiply, 8-bit ones along K in both
+    operands, and enough rows of an instruction's 64."""
+    along_k = getattr(t, "trans_B", False) and not getattr(t, "trans_A", False)
+    return M > 16 and takes(arch, t) and (as_dtype(t.in_dtype).bits == 16 or along_k)
 
 
 def takes_attention(arch: Any, t: Any) -> bool:
-    """Whether warpgroups of the chip multiply a template's tiles."""
-    return t.head_dim % 16 == 0 and t.head_dim <= 256 and takes(arch, t.in_dtype, t.accum_dtype)
+    """Whether roles would divide such attention: rows of whole 128 bytes, and heads whose sums fit."""
+    bits = as_dtype(t.in_dtype).bits
+    return bits == 16 and t.head_dim * bits % 1024 == 0 and t.head_dim <= 256 and takes(arch, t)
 
 
-def takes(arch: Any, in_dtype: Any, accum_dtype: Any) -> bool:
-    """Whether the chip has an instruction of warpgroups for these types."""
-    kind, accum = as_dtype(in_dtype), as_dtype(accum_dtype)
-    return any(row["dtypes"] == (kind, kind, accum) for row in arch.warpgroup)
+def takes(arch: Any, t: Any) -> bool:
+    """Whether warpgroups of the chip multiply a template's types without loss: they cut tf32 off."""
+    kind, accum = as_dtype(t.in_dtype), as_dtype(t.accum_dtype)
+    return kind.bits <= 16 and any(row["dtypes"] == (kind, kind, accum) for row in arch.warpgroup)

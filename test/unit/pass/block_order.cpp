@@ -30,10 +30,10 @@ struct Case {
 Function program_of(const Case& c) {
   auto extent = [&](size_t d, const char* name) { return c.dynamic ? name : std::to_string(c.grid[d]); };
   std::string text = fmt::format(
-      "func main(A: f16[X, Y, Z, 64], B: f16[X, Y, Z]):\n"
+      "func main(A: f16[9, 99, 9, 64], B: f16[9, 99, 9], x: i32, y: i32, z: i32):\n"
       "  kernel main grid(bx: {}, by: {}, bz: {}) threads(32):\n"
       "    S = shared f16[64]\n",
-      extent(0, "X"), extent(1, "Y"), extent(2, "Z"));
+      extent(0, "cast<i64>(x)"), extent(1, "cast<i64>(y)"), extent(2, "cast<i64>(z)"));
   for (auto& load : c.loads) text += fmt::format("    copy(A[{}, 0 : +64], S)\n", load);
   return parse(text + "    B[bx, by, bz] = 0.0\n", "test", text_vocabulary());
 }
@@ -61,7 +61,7 @@ std::vector<Indices> blocks_of(const Case& c) {
       [&](const For& n) { turns = &n; });
   REQUIRE(store);
   VarMap extents;
-  for (size_t d = 0; d < 3; d++) extents.emplace(f[f.params[0].buffer].shape[d].get(), imm(c.grid[d]));
+  for (size_t d = 0; d < 3; d++) extents.emplace(f.params[2 + d].var.get(), imm(c.grid[d], i32));
   auto known = [&](const Expr& e, const VarMap& values) {
     auto n = as_int(simplify(substitute(e, values)));
     REQUIRE(n);
@@ -104,6 +104,13 @@ TEST_CASE("block order: by hand") {
   // The blocks of one bx load the same, all by: of 4 blocks, two bx.
   CHECK(blocks_of({.grid = {3, 2, 1}, .loads = {"bx, 0, 0"}, .resident = 4}) ==
         std::vector<Indices>{{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {1, 1, 0}, {2, 0, 0}, {2, 1, 0}});
+}
+
+TEST_CASE("block order: no block where an extent is not positive, however many are not") {
+  Case c{.grid = {-2, -3, 1}, .loads = {"bx, 0, 0"}, .resident = 2, .dynamic = true};
+  CHECK(blocks_of(c).empty());
+  c.walks = true;
+  CHECK(blocks_of(c).empty());
 }
 
 TEST_CASE("block order: none where loads do not say one") {
