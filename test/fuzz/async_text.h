@@ -49,7 +49,7 @@ struct AsyncText : ThreadText {
     indent--;
     names.resize(outer);
   }
-  std::string fresh_name(const char* hint) { return fmt::format("{}{}", hint, fresh++); }
+  std::string fresh_name(const char* hint) { return fmt::format("{}_{}", hint, fresh++); }  // no type, i32
   std::string tensor(const char* hint, const std::string& t, int64_t size) {
     std::string n = fresh_name(hint);
     params += fmt::format(", {}: {}[{}]", n, t, std::max<int64_t>(size, 1));

@@ -69,7 +69,7 @@ struct PipelineText : NestText {
     if (yes) is(feature);
     return yes;
   }
-  std::string fresh_name(const char* hint) { return fmt::format("{}{}", hint, tensors++); }
+  std::string fresh_name(const char* hint) { return fmt::format("{}_{}", hint, tensors++); }  // no type, i32
 
   // ── lines ───────────────────────────────────────────────────────────────────────────────────────────
   template <class F>

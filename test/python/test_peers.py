@@ -99,8 +99,8 @@ def test_tiles_are_not_higher_than_the_matrix():
     ours = tiles.Tiles("ours", tiles.OURS, "cuda")
     assert max(row[0] for row in ours.variants(Case("m16", "f16", "nt"))) == 64
     assert max(row[0] for row in ours.variants(Case("m128", "f16", "nt"))) == 128
-    assert ours.variants(Case("M0", "fp8", "nt"))[0] == [128, 256, 128, 3, 256]
-    assert ours.variants(Case("M0", "f16", "nt"))[0] == [128, 256, 64, 3, 256]
+    assert ours.variants(Case("M0", "fp8", "nt"))[0] == [128, 256, 128, 4, 256]
+    assert ours.variants(Case("M0", "f16", "nt"))[0] == [128, 256, 64, 4, 256]
 
 
 def test_a_part_takes_the_fastest_that_is_right(tmp_path):
