@@ -160,10 +160,9 @@ std::string names_of(const Kernel& k, const std::vector<size_t>& dimensions) {
 }
 std::string describe(const Kernel& k, const BlockOrder& order) {
   auto count = as_int(order.together);
-  return fmt::format(
-      "{} of ({}) together, for one of ({}) after another, so that the L2 cache holds what they share",
-      count ? std::to_string(*count) : "as many as run at once", names_of(k, order.rows),
-      names_of(k, order.columns));
+  return fmt::format("{} along ({}) at each of ({}) in turn, so that blocks at the same time load the least",
+                     count ? std::to_string(*count) : "as many as run at once", names_of(k, order.rows),
+                     names_of(k, order.columns));
 }
 
 }  // namespace

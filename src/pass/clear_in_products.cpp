@@ -104,11 +104,11 @@ struct ClearingProducts : ScopedRewriter {
   }
   // Enough for all fragments of the kernel at once.
   bool has_registers() const {
-    constexpr int64_t of_multiprocessor = 65536, most = 255, spare = 28;
+    constexpr int64_t most = 255, spare = 28;
     int64_t threads = thread_count(k), bits = 0;
     for (auto& info : f.buffers)
       if (info.scope == Scope::fragment) bits += product(tile_shape(info)) * info.dtype.bits;
-    return bits / 32 / threads + spare <= std::min(most, of_multiprocessor / threads);
+    return bits / 32 / threads + spare <= std::min(most, target.multiprocessors.launch_registers(threads));
   }
   // The same for all threads, and known where it stands.
   bool is_common(const Expr& e) const {

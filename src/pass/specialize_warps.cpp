@@ -249,24 +249,21 @@ struct RoleProgram {
                  renamed(block(std::move(out), span())), span());
   }
   Stmt own_registers() const {
-    int64_t before = launch_registers(all.k);
+    int64_t before = std::min<int64_t>(255, launch_registers(all));
     const Intrinsic* row = find_instr(role.registers > before ? "setmaxnreg_inc" : "setmaxnreg_dec");
     if (!role.registers || role.registers == before || all.target.lacks(*row)) return {};
     return instruction(row->name, {imm(role.registers, i32)});
   }
-  static int64_t registers_of_block(const Kernel& k) {
-    int64_t blocks = std::max<int64_t>(1, k.attrs.get_int("min_blocks_per_sm"));
-    return thread_count(k) * Multiprocessors{}.launch_registers(thread_count(k), blocks);
-  }
-  static int64_t launch_registers(const Kernel& k) {
-    return std::min<int64_t>(255, registers_of_block(k) / thread_count(k));
+  static int64_t launch_registers(const ScheduledKernel& all) {
+    int64_t blocks = std::max<int64_t>(1, all.k.attrs.get_int("min_blocks_per_sm"));
+    return all.target.multiprocessors.launch_registers(thread_count(all.k), blocks);
   }
 };
 
 // More registers are there only where others give them back.
 void check_registers(const ScheduledKernel& all) {
-  int64_t of_block = RoleProgram::registers_of_block(all.k);
-  int64_t before = RoleProgram::launch_registers(all.k), sum = thread_count(all.k) * before;
+  int64_t at_launch = RoleProgram::launch_registers(all), before = std::min<int64_t>(255, at_launch);
+  int64_t of_block = thread_count(all.k) * at_launch, sum = thread_count(all.k) * before;
   for (auto& role : all.s.roles)
     if (role.registers) sum += (role.last - role.first) * scheduled_warp * (role.registers - before);
   if (sum > of_block)

@@ -137,7 +137,7 @@ struct Code {
   int32_t thread = -1;                           // the slots of the thread's number in the block
   int32_t slots = 0;
   int64_t threads[3] = {1, 1, 1};
-  int64_t least_blocks = 1;                  // of a multiprocessor, which share its registers
+  int64_t launch_registers = 0;              // of a thread, of which a block's warps may hand over some
   int64_t cluster[3] = {1, 1, 1};            // blocks
   int warp = lane_group;                     // threads of a warp
   int64_t lane_bytes = 0, shared_bytes = 0;  // registers that one thread indexes; the block's memory

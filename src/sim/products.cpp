@@ -9,7 +9,6 @@
 #include "sim/elements.h"
 #include "target/check.h"
 #include "target/hopper.h"
-#include "target/target.h"
 
 namespace tl::sim {
 namespace {
@@ -56,13 +55,9 @@ void wait_products(const Execution& x) {
 }
 
 // ── registers of warpgroups ───────────────────────────────────────────────────────────────────────────
-int64_t registers_of_block(const Code& code) {
-  return code.thread_count() * Multiprocessors{}.launch_registers(code.thread_count(), code.least_blocks);
-}
+int64_t registers_of_block(const Code& code) { return code.thread_count() * code.launch_registers; }
 
-int64_t at_launch(const Code& code) {
-  return std::min<int64_t>(255, registers_of_block(code) / code.thread_count());
-}
+int64_t at_launch(const Code& code) { return std::min<int64_t>(255, code.launch_registers); }
 
 template <bool more>
 void set_registers(const Execution& x) {

@@ -298,9 +298,10 @@ Code translate(const Function& f, const Kernel& k, const Target& target) {
   code.chip = target.name;
   code.max_grid = target.max_grid;
   check_limits(k, target);
-  code.least_blocks = std::max<int64_t>(1, k.attrs.get_int("min_blocks_per_sm"));
   if (k.threads.empty()) code.threads[0] = target.default_threads;
   for (size_t d = 0; d < k.threads.size(); d++) code.threads[d] = k.threads[d];
+  code.launch_registers = target.multiprocessors.launch_registers(
+      code.thread_count(), std::max<int64_t>(1, k.attrs.get_int("min_blocks_per_sm")));
   for (size_t d = 0; d < k.cluster.size(); d++) code.cluster[d] = k.cluster[d];
   t.span = k.span;
   t.open();

@@ -88,7 +88,7 @@ TEST_CASE("programs of more blocks than run at once compute what they mean, in w
     for (auto& note : kernel.function.notes) {
       walked += note.text.find("walk through the grid") != note.text.npos;
       reordered += note.text.find("in another order") != note.text.npos;
-      grouped += note.text.find("of (h) together, for one of (q)") != note.text.npos;
+      grouped += note.text.find("along (h) at each of (q) in turn") != note.text.npos;
     }
   }
   MESSAGE("of 60 programs " << walked << " walk, " << reordered << " are in another order, " << grouped

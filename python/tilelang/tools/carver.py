@@ -103,7 +103,7 @@ class BaseTemplate:
         return list(best.values())[:topk]
 
     def _check_extents(self) -> None:
-        """CompileError where there is nothing to compute."""
+        """CompileError where there is nothing to compute; of all numbers only a padding, P, may be 0."""
         for name, value in vars(self).items():
             extents = value if isinstance(value, (list, tuple)) else [value]
             if name != "P" and any(isinstance(n, int) and not isinstance(n, bool) and n < 1 for n in extents):

@@ -65,15 +65,14 @@ class Rasterization2DColumn(Rasterization2DRow):
 class Hint:
     """How a kernel may be cut.  block: the tile of a block, by dimension; warp: that of a warp, where matrix
     instructions are used (use_tc), else thread: threads along each dimension; rstep: the part of the
-    reduction that a step takes; reduce_thread: threads that share one reduction; threads: of a block;
-    pipeline_stage: 1 without a pipeline; seconds: what the model says."""
+    reduction that a step takes; reduce_thread: threads that share one reduction; pipeline_stage: 1 without a
+    pipeline; seconds: what the model says; threads: of a block."""
 
     block: list[int] = field(default_factory=list)
     warp: list[int] = field(default_factory=list)
     thread: list[int] = field(default_factory=list)
     rstep: list[int] = field(default_factory=list)
     reduce_thread: list[int] = field(default_factory=list)
-    threads: int = 0
     pipeline_stage: int = 1
     use_async: bool = False
     use_tc: bool = False
@@ -81,6 +80,7 @@ class Hint:
     vectorize: dict[str, int] = field(default_factory=dict)
     shared_scope: str = "shared.dyn"
     seconds: float = 0.0
+    threads: int = 0
 
     def complete_config(self, node: Any = None) -> Hint:
         """This hint: those of the model lack nothing."""
@@ -253,8 +253,8 @@ def stream(
             _spread(threads // sharing, block),
             rstep,
             _spread(sharing, reduced) if reduced else [],
-            threads,
             vectorize={"lanes": lanes},
+            threads=threads,
             seconds=seconds,
         )
 

@@ -23,10 +23,15 @@ _STORED = 16  # sums a clock that a block rounds and stores
 _SLOTS = 4
 
 
+def _rate(arch: CUDA, bits: int) -> float:
+    """Operations of a multiprocessor's tensor cores a clock, on operands of so many bits."""
+    return arch.rates["float16"] * 16 / bits / arch.compute_max_core / arch.rates["clock"]
+
+
 def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any) -> Iterator[Hint]:
     """Products of matrices, in tiles of 128 bytes a row: more would not be swizzled in one box."""
     kind, out_bytes = as_dtype(in_dtype), as_dtype(out_dtype).bits / 8
-    rate = arch.rates["float16"] * 16 / kind.bits / arch.compute_max_core / arch.rates["clock"]
+    rate = _rate(arch, kind.bits)
     k, steps = 128 * 8 // kind.bits, -(-K * kind.bits // (128 * 8))
     read = (M + N) * K * kind.bits / 8
     for m, n in product((64, 128, 256), (32, 64, 128, 256)):
@@ -55,12 +60,11 @@ def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any) ->
 
 def _turn(arch: CUDA, m: int, n: int, dim: int, bits: int, registers: float) -> float:
     """Clocks of a step of attention: products, and what of the threads' work does not run beside them."""
-    rate = arch.rates["float16"] * 16 / bits / arch.compute_max_core / arch.rates["clock"]
     exponentials, others = m * n / 16, m * n * 4.5 / 128
     # Of several warpgroups, each hides what the others do.
     hidden, between = {64: (0.2, 1300), 128: (0.45, 350), 192: (0.5, 450)}[m]
     crowded = 1 + max(0.0, registers - 170) / 500
-    return (4 * m * n * dim / rate + (1 - hidden) * (exponentials + others) + between) * crowded
+    return (4 * m * n * dim / _rate(arch, bits) + (1 - hidden) * (exponentials + others) + between) * crowded
 
 
 def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
@@ -68,7 +72,7 @@ def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
     bits, heads, dim = as_dtype(t.in_dtype).bits, t.batch_size * t.num_heads, t.head_dim
     for m, n in product((64, 128, 192), (64, 80, 96, 112, 128, 144, 160, 176)):
         registers = n / 2 + n / 4 + dim / 2  # of scores, weights and sums
-        given = min(240, (65536 // 128 - 24) * 128 // (2 * m) // 8 * 8)
+        given = min(240, (arch.reg_cap - 24 * 128) // (2 * m) // 8 * 8)
         shared = (m + 4 * n) * dim * bits / 8 + 2 * m * 64
         if registers + 28 > given or shared > arch.smem_cap:
             continue
