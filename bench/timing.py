@@ -1,7 +1,8 @@
 """Fair timing on a power-limited GPU: short windows after idle, providers interleaved, medians with spread.
 
 A window is a CUDA graph of as many launches as fill about 4 ms; it is replayed once after 60 ms of idle, and
-the providers take turns.  Report the median and (p90 - p10) / median.
+the providers take turns.  Report the median and (p90 - p10) / median.  A window begins behind a short wait on
+the GPU, so that neither what the host takes to launch the graph counts, nor the switch from another process.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+
+WAIT = 1_000_000  # cycles that the GPU waits in front of a window: about half a millisecond
 
 
 @dataclass
@@ -48,6 +51,7 @@ class Window:
 
     def run(self) -> float:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(WAIT)
         begin.record()
         self.graph.replay()
         end.record()

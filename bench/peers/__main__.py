@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from peers import ahead, plot, shapes, table
 from peers.link import Bench, Lost, Refused, starter
 from peers.measure import Budget, NobodyRan, Options, OutOfTime, Part
-from peers.providers import OURS, PUBLISHED
+from peers.providers import NAMES, OURS, PUBLISHED
 from peers.results import Results
 
 BATCH = 20  # parts that are compiled before they are measured
@@ -35,6 +35,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("build/peers"), help="default: build/peers")
     parser.add_argument("--published", type=Path, help="the published package; without it, no column")
     parser.add_argument("--budget", type=float, default=480, help="seconds; default: 480")
+    every = [name for names in NAMES.values() for name in names]
+    parser.add_argument("--without", nargs="*", default=[], choices=every, help="who does not multiply")
     parser.add_argument("--shapes", nargs="*", default=list(shapes.SHAPES), choices=list(shapes.SHAPES))
     parser.add_argument("--dtypes", nargs="*", default=list(shapes.DTYPES), choices=shapes.DTYPES)
     parser.add_argument("--layouts", nargs="*", default=list(shapes.LAYOUTS), choices=shapes.LAYOUTS)
@@ -68,7 +70,7 @@ def begin_with(benches: list[Bench], budget: Budget) -> None:
 
 def run(todo: list[shapes.Case], results: Results, budget: Budget, start, packages, options) -> None:
     """Measures part after part until there is no time for another."""
-    benches = [Bench(package, start) for package in packages]
+    benches = [Bench(package, start, options.without) for package in packages]
     longest, regimes = EXPECTED, Options(repeats=options.repeats, sustain=options.sustain)
     try:
         begin_with(benches, budget)

@@ -10,7 +10,7 @@ from typing import Any
 
 from peers.link import Bench, Lost, Refused
 from peers.measure import Budget, OutOfTime
-from peers.providers import NAMES, Variant
+from peers.providers import Variant
 from peers.results import Results
 from peers.shapes import Case
 
@@ -23,7 +23,7 @@ def items(cases: list[Case], benches: list[Bench], results: Results, budget: Bud
     found: list[Item] = []
     for bench in reversed(benches):
         for case in cases:
-            for provider in NAMES[bench.package]:
+            for provider in bench.providers:
                 asked = {"case": case.as_dict(), "provider": provider}
                 try:
                     variants = bench.ask("variants", budget.at_most(COMPILE), **asked)

@@ -8,11 +8,11 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
-from peers.providers import PUBLISHED
+from peers.providers import NAMES, PUBLISHED
 from peers.shapes import Case
 
 BENCH = Path(__file__).resolve().parents[1]
@@ -83,8 +83,9 @@ class Link:
 class Bench:
     """A process that is started when it is needed, again after it was lost, and then opens its case again."""
 
-    def __init__(self, package: str, start: Callable[[str], Any]) -> None:
+    def __init__(self, package: str, start: Callable[[str], Any], without: Container[str] = ()) -> None:
         self.package, self.start = package, start
+        self.providers = [name for name in NAMES[package] if name not in without]
         self.link: Any = None
         self.opened: Case | None = None
         self.about: dict[str, Any] = {}

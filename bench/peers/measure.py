@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peers.link import Bench, Lost, Refused
-from peers.providers import NAMES, Variant
+from peers.providers import Variant
 from peers.results import Results
 from peers.shapes import Case
 
@@ -148,9 +148,9 @@ class Part:
                     bench.open(self.case, self.budget.at_most(OPEN))
                 except (Refused, Lost) as problem:
                     reasons = [(None, f"its process could not open the case: {problem}")]
-                    choices += [Choice(bench, name, reasons=reasons) for name in NAMES[bench.package]]
+                    choices += [Choice(bench, name, reasons=reasons) for name in bench.providers]
                     continue
-                choices += [self.choose(bench, name) for name in NAMES[bench.package]]
+                choices += [self.choose(bench, name) for name in bench.providers]
             chosen = [c for c in choices if c.variant is not None]
             if not chosen:
                 raise NobodyRan("; ".join(f"{c.provider}: {c.reasons[0][1]}" for c in choices if c.reasons))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from timing import Window
 
+IDLE = 0.03  # seconds of rest before a burst that only chooses
 AHEAD = 8  # windows that are queued, so that the GPU never waits for the host
 
 
@@ -25,9 +26,12 @@ def in_turn(launches: list[Callable[[], object]]) -> Callable[[], object]:
 
 
 def quick(launch: Callable[[], object]) -> float:
-    """Milliseconds of a launch, for choosing between variants."""
-    window = Window(launch, window_ms=1.0)
-    return min(window.run() for _ in range(3))
+    """Milliseconds of a launch, for choosing between variants: the median of some bursts."""
+    window, times = Window(launch, window_ms=2.0), []
+    for _ in range(5):
+        time.sleep(IDLE)
+        times.append(window.run())
+    return sorted(times)[2]
 
 
 def clock() -> int | None:

@@ -188,6 +188,16 @@ def named_barrier(row: dict) -> Iterator[Trial]:
     yield _int_threads(body, key="arrive", n=128, calls=f"{row['name']}(")
 
 
+def groups_barrier(row: dict) -> Iterator[Trial]:
+    """Two groups of 128 threads, each by itself: one does twice as much before it comes."""
+    body = (
+        "S = shared i32[256]\nS[tx] = A[tx]\nif tx < 128:\n  bar_sync_groups(3:i64, 128:i64)\n"
+        "  Y[tx] = S[127 - tx]\n  bar_sync_groups(3:i64, 128:i64)\n  S[tx] = Y[tx]\n"
+        "bar_sync_groups(3:i64, 128:i64)\nY[tx] = S[tx//128*128 + 127 - tx%128]"
+    )
+    yield _int_threads(body, key="groups", n=256, calls="bar_sync_groups(")
+
+
 def block_vote(row: dict) -> Iterator[Trial]:
     name = row["name"]
     yield _int_threads(
@@ -326,6 +336,7 @@ GENERATORS = {
     **dict.fromkeys(["warp_size", "all_lanes"], warp_width),
     **dict.fromkeys([f"warp_reduce_{op}" for op in ("add", "max", "min", "and", "or")], warp_reduction),
     **dict.fromkeys(["bar_sync", "bar_arrive"], named_barrier),
+    "bar_sync_groups": groups_barrier,
     **dict.fromkeys(["sync_threads_count", "sync_threads_and", "sync_threads_or"], block_vote),
     **dict.fromkeys(["break", "continue", "thread_return"], control),
     **dict.fromkeys(["atomic_add", "atomic_max", "atomic_min", "atomic_or"], atomic_function),

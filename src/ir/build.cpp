@@ -449,7 +449,10 @@ Expr rank_in_cluster(const Kernel& kernel) {
 
 Team whole_block(const Kernel& kernel) { return {.first = 0, .count = thread_count(kernel)}; }
 Team team_of(const Group& group) {
-  return {.first = group.first, .count = group.count, .barrier = int(group.attrs.get_int("barrier"))};
+  return {.first = group.first,
+          .count = group.count,
+          .barrier = int(group.attrs.get_int("barrier")),
+          .groups = int(group.attrs.get_int("group_barriers"))};
 }
 
 size_t section_length(std::span<const Stmt> stmts, size_t begin) {

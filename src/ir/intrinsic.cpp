@@ -170,6 +170,7 @@ constexpr Intrinsic thread_rows[] = {
     {.name = "sync_warp", .result = Result::none, .effect = Effect::partial_barrier},
     {.name = "bar_sync", .arity = 2, .result = Result::none, .effect = Effect::partial_barrier},
     {.name = "bar_arrive", .arity = 2, .result = Result::none, .effect = Effect::partial_barrier},
+    {.name = "bar_sync_groups", .arity = 2, .result = Result::none, .effect = Effect::partial_barrier},
     {.name = "sync_threads_count", .result = Result::i32, .effect = Effect::barrier},
     {.name = "sync_threads_and", .result = Result::i32, .effect = Effect::barrier},
     {.name = "sync_threads_or", .result = Result::i32, .effect = Effect::barrier},
@@ -282,7 +283,8 @@ MemoryOrder order_of(const Call& atomic) {
 }
 const Intrinsic &print_row = row("print"), &device_assert = row("device_assert");
 const Intrinsic &assume_function = row("assume_true"), &breakpoint_row = row("breakpoint"),
-                &pdl_sync = row("pdl_sync"), &pdl_trigger = row("pdl_trigger");
+                &pdl_sync = row("pdl_sync"), &pdl_trigger = row("pdl_trigger"),
+                &bar_sync_groups = row("bar_sync_groups");
 const Intrinsic &elected = row("elected"), &random_sequence = row("random_sequence");
 const Intrinsic &interleave = row("interleave"), &even_lanes = row("even_lanes"),
                 &odd_lanes = row("odd_lanes");
@@ -292,7 +294,8 @@ const Intrinsic &break_loop = row("break"), &continue_loop = row("continue"),
                 &thread_return = row("thread_return");
 
 bool is_named_barrier(const Intrinsic& intrinsic) {
-  return intrinsic.effect == Effect::partial_barrier && intrinsic.arity == 2;
+  return intrinsic.effect == Effect::partial_barrier && intrinsic.arity == 2 &&
+         &intrinsic != &bar_sync_groups;
 }
 bool is_thread_level(const Intrinsic& intrinsic) {
   return intrinsic.effect == Effect::thread || intrinsic.effect == Effect::warp ||

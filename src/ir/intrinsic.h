@@ -87,9 +87,10 @@ std::vector<ScalarFunction> offered_functions();
 // give 32 of them, and as ballot_sync64 and so on 64.  warp_size() and all_lanes(), the mask of a whole warp,
 // are the target's, and so is how warp_reduce_add(x) and its like, which give every lane the sum of all, are
 // made: canonicalize resolves them.  bar_sync(id, threads) and bar_arrive(id, threads) are the named barriers
-// (threads < 0: all of the block); sync_threads_count(condition) and its like barriers with a vote;
-// sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control flow.
-// block_uniform(x) is x, and a promise: all threads of the block have the same.
+// (threads < 0: all of the block); at bar_sync_groups(first, threads) the threads meet in groups, those of
+// the n-th so many of the block at the barrier first + n; sync_threads_count(condition) and its like barriers
+// with a vote; sync_grid() is for all blocks of the kernel.  break(), continue(), thread_return() are control
+// flow. block_uniform(x) is x, and a promise: all threads of the block have the same.
 std::span<const Intrinsic> thread_functions();
 // ir/intrinsic_exact.cpp: the rows with an `exact` value: reinterpret(x), popcount, clz, ieee_add_rz(x, y)
 // and its like, philox(seed, sequence, position); and what canonicalize resolves, as a block of one thread
@@ -118,7 +119,7 @@ const Intrinsic* find_intrinsic(std::string_view name);
 extern const Intrinsic &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function,
     &shfl_xor;
 extern const Intrinsic &print_row, &device_assert, &assume_function, &breakpoint_row, &pdl_sync, &pdl_trigger,
-    &elected, &random_sequence;
+    &elected, &random_sequence, &bar_sync_groups;
 extern const Intrinsic &interleave, &even_lanes, &odd_lanes;
 extern const Intrinsic &break_loop, &continue_loop, &thread_return, &block_uniform;
 

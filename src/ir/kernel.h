@@ -56,8 +56,10 @@ struct Kernel {
 // Threads that run one program: those of the innermost Group, else of the block.  Its barrier: 0, the block's
 // sync_threads(), else bar_sync(barrier, count).
 struct Team {
+  static constexpr int64_t group = 128;  // threads: a warpgroup
   int64_t first = 0, count = 0;
   int barrier = 0;
+  int groups = 0;  // each group of its threads may meet apart: bar_sync_groups(groups, 128); 0: none does
   auto operator<=>(const Team&) const = default;
 };
 

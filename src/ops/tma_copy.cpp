@@ -1,5 +1,6 @@
 // tma_load and tma_store, T.tma_copy in Python: a tile is moved between a tensor and shared memory by the
-// tensor memory accelerator, beside the threads.  The first thread of the team starts it.  A load counts its
+// tensor memory accelerator, beside the threads.  The first thread of the team starts it, or, with in_groups,
+// that of each group of 128 threads for the rows that are the group's.  A load counts its
 // bytes at a barrier in memory, at which the program arrives and waits; a store is a group of its own.
 //
 // A tile moves in boxes of a tensor map (tma_boxes.h), which is asked for as scratch is. Elements outside of
@@ -30,6 +31,8 @@ namespace {
 constexpr int64_t row_unit = 16;  // bytes that a row of a box is a multiple of
 
 bool loads(const Tile& t) { return t.op->operands.size() == 3; }
+// Does the first thread of each group of the team move the rows of its group?
+bool in_groups(const Tile& t) { return t.attrs.get_int("in_groups") != 0; }
 const Region& tensor_side(const Tile& t) { return region_of(t, loads(t) ? 0 : 1); }
 const Region& tile_side(const Tile& t) { return region_of(t, loads(t) ? 1 : 0); }
 
@@ -339,11 +342,28 @@ struct TmaLowering {
                  fmt::join(boxes.extents, "x"),
                  plan.lies.swizzle ? fmt::format("swizzled by {} bytes", plan.lies.swizzle) : "not swizzled"),
              t.span);
-    return if_then(eq(ctx.thread, imm(0)), block(std::move(by_one), t.span), {}, t.span);
+    Expr first = in_groups(t) ? floormod(ctx.thread, Team::group) : ctx.thread;
+    return if_then(eq(first, imm(0)), block(std::move(by_one), t.span), {}, t.span);
   }
 };
 
-Stmt lower_tma_copy(const Tile& t, LowerContext& ctx) {
+// The rows that are those of the thread's group.
+Stmt rows_of_group(const Tile& t, LowerContext& ctx) {
+  std::vector<Operand> operands = t.operands;
+  for (auto& o : operands) {
+    Region& region = std::get<Region>(o);
+    auto [dim, extent] = moving(t, ctx.function, region)[0];
+    Range& range = region.ranges[dim];
+    int64_t rows = extent / (ctx.team.count / Team::group);
+    range.min = range.min + floordiv(ctx.thread, Team::group) * rows;
+    range.extent = imm(rows);
+  }
+  return make_tile(ctx.function, row_of(t), std::move(operands), t.attrs, t.span);
+}
+
+Stmt lower_tma_copy(const Tile& whole, LowerContext& ctx) {
+  const Stmt own = in_groups(whole) ? rows_of_group(whole, ctx) : Stmt(&whole);
+  const Tile& t = *own.as<Tile>();
   TmaCopy copy{t, ctx.function, facts_of(ctx.function, ctx.kernel)};
   std::vector<BoxLayout> all = copy.layouts();
   const BoxLayout* lies = copy.layout_of(all, ctx.layouts.shared.at(copy.tile.buffer));
@@ -416,9 +436,11 @@ const TileOp tma_store_op = {
              .doc =
                  "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
                  "a group of its own. Writes outside the tensor are dropped. With `reduce` each element is "
-                 "combined with what is there, indivisibly.",
+                 "combined with what is there, indivisibly; with `in_groups` each 128 threads of the team store "
+                 "a share of the rows.",
              .operands = {{"src", Access::read}, {"dst", Access::write}},
-             .attrs = {{"reduce", OpInfo::Attr::Type::choice, {"none", "add", "min", "max"}}},
+             .attrs = {{"reduce", OpInfo::Attr::Type::choice, {"none", "add", "min", "max"}},
+                       {"in_groups", OpInfo::Attr::Type::flag}},
              .published = "tma_copy"},
     .complete = complete_tma_copy,
     .check = check_tma_copy,

@@ -222,6 +222,7 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   auto team = [&](int64_t first, int64_t count, int64_t barrier, const Stmt& part) {
     Attrs attrs;
     attrs.entries["barrier"] = barrier;
+    if (count > Team::group) attrs.entries["group_barriers"] = barrier + 2;
     attrs.entries["role"] = first ? "load" : "compute";
     out.push_back(group(first, count, part, span, 0, std::move(attrs)));
   };

@@ -4,6 +4,7 @@
 
 #include "base/round.h"
 #include "ir/rewrite.h"
+#include "ir/tensor_map.h"
 
 namespace tl {
 namespace {
@@ -11,6 +12,17 @@ namespace {
 // Are the barriers between accesses of this buffer the program's own affair?  Not of what the compiler
 // exchanges.
 bool is_own_affair(const Kernel& k, BufferId b) { return b.value < k.attrs.get_int("own_barriers"); }
+
+// How far an access through an address reaches: what stores a box names its map. 0: unknown.
+int64_t reach_of(const Function& f, const Effect& e) {
+  if (e.bytes > 0 || !e.by || e.by->kind != Kind::Call) return e.bytes;
+  auto& call = static_cast<const Call&>(*e.by);
+  const AsyncInstr* row = async_row_of(*call.intrinsic);
+  using enum AsyncInstr::AsyncKind;
+  if (!row || (row->does != tensor_store && row->does != tensor_reduce)) return 0;
+  const TensorMap* map = find_tensor_map(f, call.args[0].as<StringImm>()->value);
+  return map && f[e.buffer].scope == Scope::shared ? map->box_elements() * f[e.buffer].dtype.bytes() : 0;
+}
 
 }  // namespace
 
@@ -32,7 +44,7 @@ Conflict BlockAccesses::conflict(const Buffers& before, const Buffers& after) co
       if (a != b && !(shared && overlap(f, a, b))) continue;
       if (is_own_affair(kernel, a) && is_own_affair(kernel, b)) continue;
       Conflict m = a == b ? conflict_of(first, second, warp) : Conflict::intra_block;
-      if (m == Conflict::intra_warp && shared) m = Conflict::intra_block;
+      if (m == Conflict::intra_warp && shared) m = Conflict::intra_group;
       worst = std::max(worst, m);
     }
   return worst;
@@ -102,10 +114,10 @@ void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkCon
   Footprint touched;
   if (!e.index.empty()) {
     touched = footprints.of(e.buffer, e.index, conditions, at.team, {});
-  } else if (e.bytes > 0) {
+  } else if (int64_t bytes = reach_of(f, e)) {
     std::vector<Expr> index = place_of(e);
     touched = footprints.of(e.buffer, index, conditions, at.team,
-                            {ceil_of(e.bytes, f[e.buffer].dtype.bytes()), e.by_warp});
+                            {ceil_of(bytes, f[e.buffer].dtype.bytes()), e.by_warp});
   }
   // Operations on the word of a barrier order themselves; they are ordered against its initialisation alone.
   if (e.reads() || e.is_phase) Accesses::add(to.reads, e.buffer, touched, warp);

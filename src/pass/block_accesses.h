@@ -53,7 +53,7 @@ struct BlockAccesses {
   // From here on the loop's variable is one whose remainder by `turns` is `turn`; null: no loop's is.
   void take_turn(const For* loop, int64_t turn, int64_t turns);
   // Must the later accesses wait for the earlier ones, and of which threads? In shared memory, conflicts
-  // within a warp count as those of a block.
+  // within a warp count as those of a group.
   Conflict conflict(const Accesses& before, const Accesses& after) const;
   // Do threads exchange data from one iteration of a loop to the next?
   bool meets_itself(const StatementAccesses& a) const;

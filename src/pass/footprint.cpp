@@ -12,16 +12,24 @@ namespace {
 
 constexpr int64_t most_points = 1 << 18;  // of loops and threads; beyond, nothing is known
 
+bool is_of_warp(int16_t owner) { return owner <= Footprint::warp_zero && owner > Footprint::group_zero; }
 int warp_of(int16_t owner, int warp) {
-  return owner >= 0 ? owner / warp : owner <= Footprint::warp_zero ? Footprint::warp_zero - owner : -1;
+  return owner >= 0 ? owner / warp : is_of_warp(owner) ? Footprint::warp_zero - owner : -1;
+}
+int group_of(int16_t owner, int warp) {
+  if (owner <= Footprint::group_zero) return Footprint::group_zero - owner;
+  int of = warp_of(owner, warp);
+  return of < 0 ? -1 : int(of * warp / Team::group);
 }
 
 // The owner of what both own.
 int16_t joined(int16_t x, int16_t y, int warp) {
   if (x == Footprint::nobody || x == y) return y;
   if (y == Footprint::nobody) return x;
-  int of = warp_of(x, warp);
-  return of >= 0 && of == warp_of(y, warp) ? int16_t(Footprint::warp_zero - of) : Footprint::several;
+  int of = warp_of(x, warp), group = group_of(x, warp);
+  if (of >= 0 && of == warp_of(y, warp)) return int16_t(Footprint::warp_zero - of);
+  return group >= 0 && group == group_of(y, warp) ? int16_t(Footprint::group_zero - group)
+                                                  : Footprint::several;
 }
 
 // Four owners at a time, as most of a tile is touched by nobody or by the same threads: tiles are large, and
@@ -68,8 +76,12 @@ Conflict conflict_of(const Footprint& a, const Footprint& b, int warp) {
     }
     int16_t x = a.owner[i], y = b.owner[i];
     if (x == Footprint::nobody || y == Footprint::nobody || (x == y && x >= 0)) continue;
-    if (warp_of(x, warp) < 0 || warp_of(x, warp) != warp_of(y, warp)) return Conflict::intra_block;
-    worst = Conflict::intra_warp;
+    if (warp_of(x, warp) >= 0 && warp_of(x, warp) == warp_of(y, warp))
+      worst = std::max(worst, Conflict::intra_warp);
+    else if (group_of(x, warp) >= 0 && group_of(x, warp) == group_of(y, warp))
+      worst = Conflict::intra_group;
+    else
+      return Conflict::intra_block;
   }
   return worst;
 }

@@ -16,15 +16,17 @@
 namespace tl {
 
 struct Footprint {
-  static constexpr int16_t nobody = -1, several = -2, warp_zero = -3;  // -3 - w: several of warp w
+  // -3 - w: several of warp w; -100 - g: of group g (Team::group), but of no one warp
+  static constexpr int16_t nobody = -1, several = -2, warp_zero = -3, group_zero = -100;
   std::vector<int16_t> owner = {};  // by element; empty: any thread may touch any element
   static constexpr int64_t tensor_slots = 16381;
 
   bool is_unknown() const { return owner.empty(); }
   void add(const Footprint& other, int warp);
 };
-// Do different threads touch one element, one in `a` and another in `b`? Also threads of one warp count.
-enum class Conflict { none, intra_warp, intra_block };
+// Do different threads touch one element, one in `a` and another in `b`? Of one warp, of one group, or
+// others.
+enum class Conflict { none, intra_warp, intra_group, intra_block };
 Conflict conflict_of(const Footprint& a, const Footprint& b, int warp);
 
 class Footprints {

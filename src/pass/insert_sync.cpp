@@ -6,6 +6,9 @@
 // element before one of them writes it, or one thread fills it and another one then sets it. Code for single
 // threads (attribute thread_level of the kernel) orders that itself, except in its loops over tiles.
 //
+// A team whose groups may meet apart (Team::groups) has barriers of these where only threads of one group
+// exchange data: what the groups do then need not keep step.
+//
 // A kernel with the attribute own_barriers places them itself: only buffers from that number on, which the
 // compiler has made, are handled.
 //
@@ -50,24 +53,31 @@ Stmt barrier_of(const Kernel& kernel, int warp, const Team& t, Span span) {
   return eval(call(*find_intrinsic("bar_sync"), {imm(t.barrier, i32), imm(t.count, i32)}), span);
 }
 
+// The threads of each group of the team wait for each other.
+Stmt barrier_in_groups(const Team& t, Span span) {
+  return eval(call(bar_sync_groups, {imm(t.groups, i32), imm(Team::group, i32)}), span);
+}
+
 // Where barriers stand, and whose: in front of a statement or behind it.
 struct Barriers {
-  std::map<const StmtNode*, Team> before = {}, behind = {};
+  std::map<const StmtNode*, Team> before = {}, behind = {}, in_groups = {};
   std::set<const StmtNode*> of_warps = {};
   std::set<const StmtNode*> fenced = {};  // with a fence for the asynchronous proxy in front
 
   Stmt put(const Kernel& kernel, int warp) const {
     return splice(kernel.body, [&](const Stmt& original, const Stmt& walked) {
       std::vector<Stmt> out;
-      auto add = [&](const std::map<const StmtNode*, Team>& where) {
+      auto add = [&](const std::map<const StmtNode*, Team>& where, bool groups = false) {
         auto it = where.find(original.get());
         if (it == where.end()) return false;
+        Span span = original->span;
         if (fenced.contains(original.get()))
-          out.push_back(eval(call(*find_instr("fence_proxy_async_shared"), {}), original->span));
-        out.push_back(barrier_of(kernel, warp, it->second, original->span));
+          out.push_back(eval(call(*find_instr("fence_proxy_async_shared"), {}), span));
+        out.push_back(groups ? barrier_in_groups(it->second, span)
+                             : barrier_of(kernel, warp, it->second, span));
         return true;
       };
-      if (!add(before) && of_warps.contains(original.get()))
+      if (!add(before) && !add(in_groups, true) && of_warps.contains(original.get()))
         out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
       out.push_back(walked);
       add(behind);
@@ -110,8 +120,15 @@ struct Inserter {
 
   void order(const Stmt& s, const Accesses& a) {
     if (accesses.turn >= 0 && placed.before.contains(s.get())) pass_barrier(s);
+    if (accesses.turn >= 0 && placed.in_groups.contains(s.get())) pass_groups(s);
     if (a.empty()) return;
     Conflict m = conflict(&Past::pending, a);
+    if (m == Conflict::intra_group) {
+      if (!team.groups)
+        m = Conflict::intra_block;
+      else if (conflict(&Past::in_groups, a) == Conflict::intra_group)
+        need_groups(s);
+    }
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(placed.before, s);
     if (m == Conflict::intra_warp && whole) placed.of_warps.insert(s.get());
@@ -125,14 +142,17 @@ struct Inserter {
     order(s, a.now);
     for (auto& [token, begun] : a.begun) {
       order(s, begun);
-      bool by_proxy = token != Token::copies;
-      if (by_proxy && conflict(&Past::unfenced, begun) != Conflict::none) need_barrier(placed.before, s);
+      Conflict m = token == Token::copies ? Conflict::none : conflict(&Past::unfenced, begun);
+      if (m != Conflict::none && m <= Conflict::intra_group && team.groups)
+        need_groups(s);
+      else if (m != Conflict::none)
+        need_barrier(placed.before, s);
     }
   }
   Conflict conflict(Accesses Past::* which, const Accesses& a) const {
     return now.conflict(accesses, which, a, section);
   }
-  void follow(const StatementAccesses& a, bool by_some) { now.follow(a, by_some, by_proxy, warp); }
+  void follow(const StatementAccesses& a, bool by_some) { now.follow(a, team, by_some, by_proxy, warp); }
 
   void need_barrier(std::map<const StmtNode*, Team>& where, const Stmt& s) {
     if (gone)
@@ -146,6 +166,13 @@ struct Inserter {
   }
   void pass_barrier(const Stmt& s) {
     if (now.pass_barrier()) placed.fenced.insert(s.get());
+  }
+  void need_groups(const Stmt& s) {
+    placed.in_groups.emplace(s.get(), team);
+    pass_groups(s);
+  }
+  void pass_groups(const Stmt& s) {
+    if (now.pass_groups()) placed.fenced.insert(s.get());
   }
 
   // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one. Barriers
@@ -172,7 +199,7 @@ struct Inserter {
       walk(body);
       if (conflict(&Past::pending, head) != Conflict::none) need_barrier(placed.behind, body);
       now.add(std::exchange(jumping.continues, {}), warp);
-      now.pending.add(head, warp);
+      now.note(head, team, warp);
       if (slotted && !few) ends.add(now, warp);
     }
     if (slotted) accesses.take_turn(nullptr, 0, 1);
@@ -281,7 +308,7 @@ struct Inserter {
     PendingAccesses outside = std::exchange(now, {});
     const StatementAccesses& a = accesses.of(s, team);
     follow(a, true);
-    for (auto& [token, begun] : a.begun) now.pending.add(begun, warp);
+    for (auto& [token, begun] : a.begun) now.note(begun, team, warp);
     outside.beside[key] = {.all = now, .own = std::move(own)};
     now = std::move(outside);
   }
@@ -326,7 +353,7 @@ struct Inserter {
     unit(s, a);
     if (a.meets) {
       now.meet();
-      now.pending.writes = a.now.writes;
+      now.note({.reads = {}, .writes = a.now.writes}, team, warp);
     }
     if (a.fences) now.unfenced = {};
   }

@@ -113,6 +113,7 @@ struct BoxMover : ScopedRewriter {
   }
   Region word_region() {
     if (!words) words = add_barrier_words(f, "landed", 1, k.body->span);
+    f[words].shape = {imm(places + 1)};
     return {words, {{.min = imm(places), .extent = imm(1), .point = true}}};
   }
   void wait(Span span, std::vector<Stmt>& out) {

@@ -6,6 +6,7 @@ namespace tl {
 
 void Past::add(const Past& o, int warp) {
   pending.add(o.pending, warp);
+  in_groups.add(o.in_groups, warp);
   unfenced.add(o.unfenced, warp);
   for (auto& [token, begun] : o.in_flight) in_flight[token].add(begun, warp);
 }
@@ -23,6 +24,11 @@ Conflict PendingAccesses::conflict(const BlockAccesses& accesses, Accesses Past:
   return worst;
 }
 
+void PendingAccesses::note(const Accesses& a, const Team& team, int warp) {
+  pending.add(a, warp);
+  if (team.groups) in_groups.add(a, warp);
+}
+
 // Writes of threads, which the asynchronous proxy sees behind a fence alone.
 void PendingAccesses::note_unfenced(const Accesses& a, const std::set<BufferId>& by_proxy, int warp) {
   for (auto& [buffer, touched] : a.writes)
@@ -32,32 +38,41 @@ void PendingAccesses::note_unfenced(const Accesses& a, const std::set<BufferId>&
 // What was begun counts from where it is waited for: no barrier before that has ordered it.  Where all
 // threads wait for a phase, each has waited for itself; what groups complete is known to their own thread
 // alone.
-void PendingAccesses::follow(const StatementAccesses& a, bool by_some, const std::set<BufferId>& by_proxy,
-                             int warp) {
-  pending.add(a.now, warp);
+void PendingAccesses::follow(const StatementAccesses& a, const Team& team, bool by_some,
+                             const std::set<BufferId>& by_proxy, int warp) {
+  note(a.now, team, warp);
   note_unfenced(a.now, by_proxy, warp);
   for (auto& [token, begun] : a.begun) in_flight[token].add(begun, warp);
   for (const Completion& c : a.completes) {
-    if (c.token != Token::phase || by_some) pending.add(in_flight[c.token], warp);
+    if (c.token != Token::phase || by_some) note(in_flight[c.token], team, warp);
     if (c.token == Token::copies) note_unfenced(in_flight[c.token], by_proxy, warp);
     if (c.token != Token::phase && c.left == 0 && !by_some) in_flight.erase(c.token);
   }
 }
 
 void PendingAccesses::meet() {
-  for (auto& [key, b] : beside) b.all.pending = {}, b.own.pending = {};
-  pending = {};
+  for (auto& [key, b] : beside)
+    b.all.pending = {}, b.own.pending = {}, b.all.in_groups = {}, b.own.in_groups = {};
+  pending = {}, in_groups = {};
 }
 
-bool PendingAccesses::pass_barrier() {
+bool PendingAccesses::pass_fence() {
   bool fences = !unfenced.empty();
   for (auto& [key, b] : beside) {
     fences |= !b.all.unfenced.empty();
     b.all.unfenced = {}, b.own.unfenced = {};
   }
   unfenced = {};
-  meet();
   return fences;
+}
+bool PendingAccesses::pass_barrier() {
+  meet();
+  return pass_fence();
+}
+bool PendingAccesses::pass_groups() {
+  for (auto& [key, b] : beside) b.all.in_groups = {}, b.own.in_groups = {};
+  in_groups = {};
+  return pass_fence();
 }
 
 std::set<BufferId> tiles_by_proxy(const Function& f, const Kernel& kernel) {

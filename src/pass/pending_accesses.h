@@ -5,7 +5,8 @@
 namespace tl {
 
 struct Past {
-  Accesses pending = {};                     // since the last barrier
+  Accesses pending = {};                     // since the last barrier of the team
+  Accesses in_groups = {};                   // of these, since the last one in groups
   Accesses unfenced = {};                    // writes to shared memory since the last fence
   std::map<Token, Accesses> in_flight = {};  // begun, and not yet waited for on every way
   void add(const Past& o, int warp);
@@ -23,14 +24,18 @@ struct PendingAccesses : Past {
   // its program orders.
   Conflict conflict(const BlockAccesses& accesses, Accesses Past::* which, const Accesses& a,
                     const StmtNode* ring) const;
-  // What a statement does, and waits for; `by_some`: not all threads of the team come there. `by_proxy`: the
-  // tiles that tiles_by_proxy names.
-  void follow(const StatementAccesses& a, bool by_some, const std::set<BufferId>& by_proxy, int warp);
+  // What a statement of the team does, and waits for; `by_some`: not all threads of the team come there.
+  // `by_proxy`: the tiles that tiles_by_proxy names.
+  void follow(const StatementAccesses& a, const Team& team, bool by_some, const std::set<BufferId>& by_proxy,
+              int warp);
+  void note(const Accesses& a, const Team& team, int warp);
   void meet();          // a barrier of the program
   bool pass_barrier();  // one of insert_sync's: does it need a fence?
+  bool pass_groups();   // one in groups
 
  private:
   void note_unfenced(const Accesses& a, const std::set<BufferId>& by_proxy, int warp);
+  bool pass_fence();
 };
 
 // The tiles in whose memory the asynchronous proxy reads or writes.

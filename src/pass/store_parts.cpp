@@ -36,6 +36,14 @@ Stmt store_of(const Function& f, const Kernel& k, const Target& target, const St
   return tma_copy_of(f, k, target, {from, to}, t.span, why_not);
 }
 
+// Each warpgroup stores the rows that it has written, whether the others have come so far or not.
+Stmt store_in_groups(const Stmt& stored, int64_t threads) {
+  auto& t = *stored.as<Tile>();
+  Attrs attrs = t.attrs;
+  if (threads > Team::group) attrs.entries["in_groups"] = int64_t(1);
+  return tile(*t.op, t.operands, std::move(attrs), t.span, t.body);
+}
+
 }  // namespace
 
 std::optional<StoreParts> plan_parts(Function& f, const Kernel& k, const Target& target, const Stmt& copy,
@@ -80,7 +88,8 @@ Stmt store_in_parts(Function& f, const Kernel& k, const Target& target, const St
   from.ranges[1] = {.min = part * plan.width, .extent = imm(plan.width)};
   Expr left = imm(1, i32);  // the part before the last one has left its tile
   std::vector<Stmt> body{eval(call(*find_instr("cp_async_bulk_wait_group_read"), {left}, t.span), t.span),
-                         make_tile(f, row_of(t), {from, to_stage}, {}, t.span), stored};
+                         make_tile(f, row_of(t), {from, to_stage}, {}, t.span),
+                         store_in_groups(stored, thread_count(k))};
   return for_loop(part, imm(0), imm(plan.parts), Loop::unrolled, block(std::move(body), t.span), t.span);
 }
 

@@ -180,10 +180,16 @@ void check_again(const Execution& x, int64_t id, NamedBarrier& b) {
   last = {.phase = b.phase, .site = x.site.site};
 }
 
+// Its number, and how many threads it expects; those of the warp's group where threads meet in groups.
+std::pair<int64_t, int64_t> barrier_named(const Execution& x) {
+  int64_t id = x.value(0, 0).i, threads = x.value(1, 0).i;
+  return {x.site.intrinsic == &bar_sync_groups ? id + x.warp.first / threads : id, threads};
+}
+
 // A warp counts as a whole, as on the chip.
 void come_to_named(const Execution& x) {
   require_all(x, "every thread of the warp");
-  int64_t id = x.value(0, 0).i, threads = x.value(1, 0).i;
+  auto [id, threads] = barrier_named(x);
   int64_t warp = x.warp.lane_count(), all = (x.warp.code->thread_count() + warp - 1) / warp * warp;
   NamedBarrier& b = x.warp.block->barriers[id];
   int64_t expected = threads < 0 ? all : threads;
@@ -227,7 +233,7 @@ void leave_named(Warp& w, const NamedBarrier& b) {
 namespace {
 
 void named_barrier(const Execution& x) {
-  int64_t id = x.value(0, 0).i;
+  int64_t id = barrier_named(x).first;
   x.warp.phase = x.warp.block->barriers[id].phase;
   come_to_named(x);
   if (x.warp.block->barriers[id].phase > x.warp.phase) return leave_named(x.warp, x.warp.block->barriers[id]);
@@ -257,6 +263,7 @@ constexpr ThreadRow rows[] = {
     {"sync_grid", block_barrier},
     {"sync_warp", warp_barrier},
     {"bar_sync", named_barrier},
+    {"bar_sync_groups", named_barrier},
     {"bar_arrive", come_to_named},
 };
 

@@ -48,7 +48,8 @@ struct Collector {
     if (row && row->closes_group()) found.closes.push_back(row->token);
     found.fences |= row && row->fences();
     found.meets |= call.intrinsic->effect == Intrinsic::Effect::barrier;
-    found.signals |= is_named_barrier(*call.intrinsic) || (row && row->token == Token::phase);
+    found.signals |= is_named_barrier(*call.intrinsic) || call.intrinsic == &bar_sync_groups ||
+                     (row && row->token == Token::phase);
     for (size_t i = 0; i < call.args.size(); i++) {
       auto* place =
           call.intrinsic == &address_of && i == 0 ? call.args[0].as<Load>() : place_of(call.args[i]);

@@ -25,6 +25,7 @@ constexpr std::string_view no_library =
 constexpr Lacking not_in_hip[] = {{"ptx", 0, "PTX is for NVIDIA's GPUs"},
                                   {"bar_sync", 0, one_barrier},
                                   {"bar_arrive", 0, one_barrier},
+                                  {"bar_sync_groups", 0, one_barrier},
                                   {"sync_threads_count", 0, "AMD's GPUs have no barrier that counts"},
                                   {"sync_threads_and", 0, "AMD's GPUs have no barrier that votes"},
                                   {"sync_threads_or", 0, "AMD's GPUs have no barrier that votes"},

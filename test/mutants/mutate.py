@@ -32,7 +32,7 @@ def _close(text: str, at: int) -> int:
 
 def drop_barrier(line: str):
     """Of the block, or of a team."""
-    if re.fullmatch(r"\s*(sync_threads\(\)|bar_sync\(.*\))", line):
+    if re.fullmatch(r"\s*(sync_threads\(\)|bar_sync(_groups)?\(.*\))", line):
         yield line.replace(line.strip(), "pass")
 
 

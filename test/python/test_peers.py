@@ -183,6 +183,16 @@ def test_medians_and_spreads():
     assert middle([1.0, 2.0, 3.0]) == {"ms": 2.0, "spread": pytest.approx(0.8)}
 
 
+def test_those_left_out_neither_compile_nor_multiply(tmp_path):
+    asked = []
+    made = [Bench(OURS, lambda package: Fake(package, SPEED, asked), without=["Triton"])]
+    results = Results(tmp_path / "r")
+    assert {item[1] for item in ahead.items([M0], made, results, Budget(100))} == {"cuBLAS", "ours, tiles"}
+    Part(M0, results, Budget(100), quiet()).run(made)
+    part = results.parts[M0.name]
+    assert "Triton" not in part["found"] and "Triton" not in part["absent"]
+
+
 def test_everything_is_compiled_ahead(tmp_path):
     results = Results(tmp_path / "r")
     speed = SPEED | {"Triton": {"crashes": Lost("status -6"), "fast": 2.0}}
