@@ -66,6 +66,7 @@ class Compiled:
     ways: str = ""  # which instructions multiply and copy
     resources: str = ""
     source: str = ""
+    copies: list[str] = dataclasses.field(default_factory=list)  # how they run, and what does not run ahead
 
     @property
     def roles(self) -> str:
@@ -100,12 +101,13 @@ def compiled(item: tuple[str, str]) -> Compiled:
     ways = ["wgmma" if "wgmma" in source else "mma.sync" if "mma.sync" in source else "no tensor core"]
     signs = {"TMA": "cp.async.bulk.tensor", "cp.async": "cp.async.c"}
     ways += [word for word, sign in signs.items() if sign in source]
+    copies = [n.text for n in report.notes if n.decided_by in ("plan_schedule", "move_boxes")]
     resources = "; ".join(
         f"{k.threads} threads, {k.registers} registers, {k.spill_stores or 0} bytes spilled, "
         f"{k.shared_bytes // 1024} KB shared{', serialized' * bool(k.serialized)}"
         for k in report.kernels
     )
-    return Compiled(seconds, "", list(loops_of(report)), ", ".join(ways), resources, source)
+    return Compiled(seconds, "", list(loops_of(report)), ", ".join(ways), resources, source, copies)
 
 
 def compile_all(cases: list[Case], jobs: int | None) -> dict[str, dict[str, Compiled]]:
@@ -132,6 +134,9 @@ def say_compiled(case: Case, results: dict[str, Compiled]) -> bool:
         print(f"  {variant:13s} {'FAILED  ' * bool(result.error)}{said}")
     for loop, is_divided, text in results[AUTOMATIC].loops:
         print(f"  roles         {'divided' if is_divided else 'whole'}: {loop}: {text}")
+    for variant in (AUTOMATIC, SM_80):
+        for text in results[variant].copies:
+            print(f"  copies        {variant}: {text}")
     sys.stdout.flush()
     return not any(result.error for result in results.values())
 
