@@ -432,16 +432,17 @@ const TileOp tma_load_op = {
     .by_one = true,
 };
 const TileOp tma_store_op = {
-    .info = {.name = "tma_store",
-             .doc =
-                 "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
-                 "a group of its own. Writes outside the tensor are dropped. With `reduce` each element is "
-                 "combined with what is there, indivisibly; with `in_groups` each 128 threads of the team store "
-                 "a share of the rows.",
-             .operands = {{"src", Access::read}, {"dst", Access::write}},
-             .attrs = {{"reduce", OpInfo::Attr::Type::choice, {"none", "add", "min", "max"}},
-                       {"in_groups", OpInfo::Attr::Type::flag}},
-             .published = "tma_copy"},
+    .info =
+        {.name = "tma_store",
+         .doc =
+             "Begins to move a tile from shared memory to a tensor by the tensor memory accelerator, in "
+             "a group of its own. Writes outside the tensor are dropped. With `reduce` each element is "
+             "combined with what is there, indivisibly; with `in_groups` each 128 threads of the team store "
+             "a share of the rows.",
+         .operands = {{"src", Access::read}, {"dst", Access::write}},
+         .attrs = {{"reduce", OpInfo::Attr::Type::choice, {"none", "add", "min", "max"}},
+                   {"in_groups", OpInfo::Attr::Type::flag}},
+         .published = "tma_copy"},
     .complete = complete_tma_copy,
     .check = check_tma_copy,
     .eval = eval_tma_copy,

@@ -98,6 +98,12 @@ Varying varying_of(const Function& f, const Kernel& kernel, bool states_agree = 
   return varying;
 }
 
+// What held where a loop is left or continued, and what its condition reads.
+struct Jumps {
+  PendingAccesses breaks = {}, continues = {};
+  Accesses head = {};
+};
+
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
@@ -111,24 +117,15 @@ struct Inserter {
   Team team = whole_block(kernel);  // whose statements are being walked
   PendingAccesses now = {};
   const StmtNode* section = nullptr;  // the one whose turn begins, if it is of that kind
-  // Of the innermost loop: what held where it is left or continued, and what its condition reads.
-  struct Jumps {
-    PendingAccesses breaks = {}, continues = {};
-    Accesses head = {};
-  } jumping = {};
-  Span gone = {};  // the statement by which some threads have returned
+  Jumps jumping = {};                 // of the innermost loop
+  Span gone = {};                     // the statement by which some threads have returned
 
   void order(const Stmt& s, const Accesses& a) {
-    if (accesses.turn >= 0 && placed.before.contains(s.get())) pass_barrier(s);
-    if (accesses.turn >= 0 && placed.in_groups.contains(s.get())) pass_groups(s);
+    for (auto* where : {&placed.before, &placed.in_groups})
+      if (accesses.turn >= 0 && where->contains(s.get())) pass_barrier(*where, s);
     if (a.empty()) return;
     Conflict m = conflict(&Past::pending, a);
-    if (m == Conflict::intra_group) {
-      if (!team.groups)
-        m = Conflict::intra_block;
-      else if (conflict(&Past::in_groups, a) == Conflict::intra_group)
-        need_groups(s);
-    }
+    if (m == Conflict::intra_group && conflict(&Past::in_groups, a) == m) need_barrier(placed.in_groups, s);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(placed.before, s);
     if (m == Conflict::intra_warp && whole) placed.of_warps.insert(s.get());
@@ -143,14 +140,13 @@ struct Inserter {
     for (auto& [token, begun] : a.begun) {
       order(s, begun);
       Conflict m = token == Token::copies ? Conflict::none : conflict(&Past::unfenced, begun);
-      if (m != Conflict::none && m <= Conflict::intra_group && team.groups)
-        need_groups(s);
-      else if (m != Conflict::none)
-        need_barrier(placed.before, s);
+      bool all = m == Conflict::intra_block || !team.groups;
+      if (m != Conflict::none) need_barrier(all ? placed.before : placed.in_groups, s);
     }
   }
   Conflict conflict(Accesses Past::* which, const Accesses& a) const {
-    return now.conflict(accesses, which, a, section);
+    Conflict m = now.conflict(accesses, which, a, section);
+    return m == Conflict::intra_group && !team.groups ? Conflict::intra_block : m;
   }
   void follow(const StatementAccesses& a, bool by_some) { now.follow(a, team, by_some, by_proxy, warp); }
 
@@ -162,17 +158,10 @@ struct Inserter {
            "opposite condition instead of returning",
            gone.line);
     where.emplace(s.get(), team);
-    pass_barrier(s);
+    pass_barrier(where, s);
   }
-  void pass_barrier(const Stmt& s) {
-    if (now.pass_barrier()) placed.fenced.insert(s.get());
-  }
-  void need_groups(const Stmt& s) {
-    placed.in_groups.emplace(s.get(), team);
-    pass_groups(s);
-  }
-  void pass_groups(const Stmt& s) {
-    if (now.pass_groups()) placed.fenced.insert(s.get());
+  void pass_barrier(const std::map<const StmtNode*, Team>& where, const Stmt& s) {
+    if (now.pass_barrier(&where == &placed.in_groups)) placed.fenced.insert(s.get());
   }
 
   // Where tiles have slots, iterations differ by the slots that they use, and are walked one by one. Barriers

@@ -56,23 +56,20 @@ void PendingAccesses::meet() {
   pending = {}, in_groups = {};
 }
 
-bool PendingAccesses::pass_fence() {
+bool PendingAccesses::pass_barrier(bool in_groups) {
   bool fences = !unfenced.empty();
   for (auto& [key, b] : beside) {
     fences |= !b.all.unfenced.empty();
     b.all.unfenced = {}, b.own.unfenced = {};
   }
   unfenced = {};
+  if (in_groups) {
+    for (auto& [key, b] : beside) b.all.in_groups = {}, b.own.in_groups = {};
+    this->in_groups = {};
+  } else {
+    meet();
+  }
   return fences;
-}
-bool PendingAccesses::pass_barrier() {
-  meet();
-  return pass_fence();
-}
-bool PendingAccesses::pass_groups() {
-  for (auto& [key, b] : beside) b.all.in_groups = {}, b.own.in_groups = {};
-  in_groups = {};
-  return pass_fence();
 }
 
 std::set<BufferId> tiles_by_proxy(const Function& f, const Kernel& kernel) {

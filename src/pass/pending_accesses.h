@@ -30,12 +30,10 @@ struct PendingAccesses : Past {
               int warp);
   void note(const Accesses& a, const Team& team, int warp);
   void meet();          // a barrier of the program
-  bool pass_barrier();  // one of insert_sync's: does it need a fence?
-  bool pass_groups();   // one in groups
+  bool pass_barrier(bool in_groups);  // one of insert_sync's: does it need a fence?
 
  private:
   void note_unfenced(const Accesses& a, const std::set<BufferId>& by_proxy, int warp);
-  bool pass_fence();
 };
 
 // The tiles in whose memory the asynchronous proxy reads or writes.
