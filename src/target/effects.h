@@ -26,7 +26,7 @@ struct Effect {
 
   bool reads() const { return access == Access::read || access == Access::update; }
   bool writes() const { return access == Access::write || access == Access::update; }
-  bool is_through_address() const { return index.empty() && !region && access != Access::value; }
+  bool is_through_address() const { return by && by->kind == Kind::Call && access != Access::value; }
 };
 
 // What a statement waits for: until at most `left` groups of its threads are pending; or a phase of the
