@@ -68,7 +68,8 @@ def without_wait(words):
 
 def with_more_arrivals(words):
     """Each phase of these barriers waits for one warp more than there is."""
-    return lambda text: re.sub(rf"(mbarrier_init\(address_of\({words}\[.*\), )4:i32", r"\g<1>5:i32", text)
+    init = rf"(mbarrier_init\(address_of\({words}\[.*\), )(\d+):i32"
+    return lambda text: re.sub(init, lambda m: f"{m[1]}{int(m[2]) + 1}:i32", text)
 
 
 def changed(old, new):

@@ -30,6 +30,7 @@
 
 #include "base/error.h"
 #include "base/product.h"
+#include "ops/gemm.h"
 #include "ops/mapping.h"
 #include "pass/barrier_words.h"
 #include "pass/block_order.h"
@@ -46,7 +47,7 @@ bool has_spare(const RoleLoop& loop) { return loop.late.empty() && !as_int(loop.
 
 void make_words(DividedKernel& all, std::vector<Stmt>& out) {
   std::vector<BarrierWords> made;
-  int64_t warp = all.target.warp;
+  int64_t warp = all.target.warp;  // one of those that load arrives at `full`
   for (auto& loop : all.plan.loops)
     for (auto& ring : loop.rings) {
       Span span = loop.loop->span;
@@ -54,7 +55,7 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
       const std::string& name = all.f[ring.tiles[0]].name;
       RingWords words{add_barrier_words(all.f, name + "_full", slots, span),
                       add_barrier_words(all.f, name + "_empty", slots + spare, span)};
-      made.push_back({words.full, std::vector<int64_t>(slots, loading_threads / warp)});
+      made.push_back({words.full, std::vector<int64_t>(slots, 1)});
       made.push_back({words.empty, std::vector<int64_t>(slots + spare, all.plan.consumers / warp)});
       all.words.emplace(&ring, words);
     }
@@ -62,7 +63,7 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
     const std::string name = all.f[load.tile].name;
     RingWords words{add_barrier_words(all.f, name + "_full", 1, load.copy->span),
                     add_barrier_words(all.f, name + "_empty", 1, load.copy->span)};
-    made.push_back({words.full, {loading_threads / warp}});
+    made.push_back({words.full, {1}});
     made.push_back({words.empty, {all.plan.consumers / warp}});
     all.words.emplace(&load, words);
   }
@@ -188,6 +189,21 @@ std::pair<Stmt, Stmt> parts_of(DividedKernel& all, RoleStamps* stamps) {
   return {loading, computing_part(all)};
 }
 
+// Do the warpgroups go through the tiles together?  Measured: where all they do is products of operands that
+// both lie along K, they are up to 1 % slower apart, as their slots are then held longer; with B along N up
+// to 1 % faster, and with work of threads in between as well (bench/results/2026-11-28-groups.md).
+bool keeps_step(const Function& f, const RolePlan& plan) {
+  bool along_K = true;
+  for (auto& loop : plan.loops) {
+    along_K &= loop.late.empty();
+    for (auto* s : loop.in_flight) {
+      Gemm g = read_gemm(*static_cast<const Tile*>(s), f);
+      along_K &= !g.trans_a && g.trans_b;
+    }
+  }
+  return along_K;
+}
+
 void divide(Function& f, size_t kernel, const Target& target, const RolePlan& plan) {
   Kernel& k = f.kernels[kernel];
   Span span = k.body->span;
@@ -222,12 +238,12 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   auto team = [&](int64_t first, int64_t count, int64_t barrier, const Stmt& part) {
     Attrs attrs;
     attrs.entries["barrier"] = barrier;
-    if (count > Team::group) attrs.entries["group_barriers"] = barrier + 2;
+    if (count > Team::group && !keeps_step(f, plan)) attrs.entries["group_barriers"] = barrier + 2;
     attrs.entries["role"] = first ? "load" : "compute";
     out.push_back(group(first, count, part, span, 0, std::move(attrs)));
   };
-  team(plan.consumers, loading_threads, 2,
-       renamed(with_registers(loading, "setmaxnreg_dec", plan.load_registers)));
+  Stmt one_warp = group(plan.consumers, target.warp, renamed(loading), span);
+  team(plan.consumers, loading_threads, 2, with_registers(one_warp, "setmaxnreg_dec", plan.load_registers));
   team(0, plan.consumers, 1, with_registers(computing, "setmaxnreg_inc", plan.compute_registers));
   report(all);
   k.threads = {plan.consumers + loading_threads};

@@ -7,6 +7,10 @@
 // until nothing changes, and both arms of a condition. Registers that are in flight behind the wait, or at
 // the fence, on some way stay as they are.
 //
+// The device compiler leaves the registers alone that a product in flight multiplies, but not beyond the end
+// of an iteration: there it takes them for others (seen in the machine code of CUDA 13.0, without a warning,
+// and naming them changes nothing).  Such a product is refused where the loop writes what it multiplies.
+//
 //                                   wgmma_results(&C[0], 512)
 //   wgmma_fence()                   wgmma_fence()
 //   wgmma_…(&C[0], …)               wgmma_…(&C[0], …)
@@ -16,6 +20,7 @@
 //                                   X[…] = C[…]
 #include <algorithm>
 
+#include "base/error.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
 #include "pass/splice.h"
@@ -28,29 +33,41 @@ namespace {
 using AsyncKind = AsyncInstr::AsyncKind;
 using Registers = std::set<BufferId>;
 
+// Of one group of products: what they sum up, and what registers each of them multiplies; of these, those
+// that are in use beyond the end of an iteration that computes them.
+struct Products {
+  Registers sums = {};
+  std::map<const StmtNode*, BufferId> factors = {};
+  Registers kept = {};
+  bool operator==(const Products&) const = default;
+  void join(const Products& o) {
+    sums.insert(o.sums.begin(), o.sums.end());
+    factors.insert(o.factors.begin(), o.factors.end());
+    kept.insert(o.kept.begin(), o.kept.end());
+  }
+};
+
 struct InFlight {
-  std::vector<Registers> groups = {};  // closed, the latest last
-  Registers open = {};
+  std::vector<Products> groups = {};  // closed, the latest last
+  Products open = {};
   bool operator==(const InFlight&) const = default;
   Registers all() const {
-    Registers found = open;
-    for (auto& g : groups) found.insert(g.begin(), g.end());
+    Registers found = open.sums;
+    for (auto& g : groups) found.insert(g.sums.begin(), g.sums.end());
     return found;
   }
 
   void join(const InFlight& o) {
-    open.insert(o.open.begin(), o.open.end());
+    open.join(o.open);
     if (groups.size() < o.groups.size())
-      groups.insert(groups.begin(), o.groups.size() - groups.size(), Registers());
-    for (size_t i = 0; i < o.groups.size(); i++) {  // the latest are the same for a wait
-      auto& mine = groups[groups.size() - 1 - i];
-      auto& its = o.groups[o.groups.size() - 1 - i];
-      mine.insert(its.begin(), its.end());
-    }
+      groups.insert(groups.begin(), o.groups.size() - groups.size(), Products());
+    for (size_t i = 0; i < o.groups.size(); i++)  // the latest are the same for a wait
+      groups[groups.size() - 1 - i].join(o.groups[o.groups.size() - 1 - i]);
   }
 };
 
 struct Finder {
+  const Function& f;
   // By a wait, or used by the products behind a fence; in flight behind the wait, or at the fence.
   std::map<const StmtNode*, Registers> named = {}, left = {};
   std::map<const StmtNode*, bool> is_fence = {};
@@ -61,8 +78,9 @@ struct Finder {
     Registers &done = named[s.get()], &rest = left[s.get()];
     size_t count = now.groups.size() > still ? now.groups.size() - still : 0;
     for (size_t i = 0; i < now.groups.size(); i++)
-      (i < count ? done : rest).insert(now.groups[i].begin(), now.groups[i].end());
-    rest.insert(now.open.begin(), now.open.end());
+      (i < count ? done : rest).insert(now.groups[i].sums.begin(), now.groups[i].sums.end());
+    rest.insert(now.open.sums.begin(), now.open.sums.end());
+    for (size_t i = 0; i < count; i++) check_kept(now.groups[i]);
     now.groups.erase(now.groups.begin(), now.groups.begin() + std::ptrdiff_t(count));
   }
 
@@ -70,9 +88,12 @@ struct Finder {
     if (warpgroup_row_of(*c.intrinsic)) {
       auto* d = place_of(c.args[0]);
       if (d && fence) named[fence].insert(d->buffer);
-      if (d) now.open.insert(d->buffer);
+      if (d) now.open.sums.insert(d->buffer);
+      auto* a = place_of(c.args[1]);
+      if (a && f[a->buffer].scope != Scope::shared) now.open.factors.emplace(s.get(), a->buffer);
       return;
     }
+    written(s);
     const AsyncInstr* row = async_row_of(*c.intrinsic);
     if (row && row->does == AsyncKind::gemm_fence) {
       fence = s.get();
@@ -83,14 +104,47 @@ struct Finder {
     if (row && row->does == AsyncKind::gemm_wait) wait(s, size_t(as_int(c.args[0]).value_or(0)));
   }
 
+  static void drop(Products& g, BufferId b) {
+    std::erase_if(g.factors, [&](auto& x) { return x.second == b; });
+  }
+  // A program that writes them before the product has ended has a race, which the simulator finds.
+  void written(const Stmt& s) {
+    for (auto& e : effects_of(s).list)
+      if (e.writes())
+        for (auto& g : now.groups) g.kept.erase(e.buffer), drop(g, e.buffer);
+  }
+  void end_iteration(const Stmt& body, const std::set<const StmtNode*>& outside) {
+    std::set<BufferId> computed = written_buffers(body);
+    for (auto& g : now.groups)
+      for (auto& [product, b] : g.factors)
+        if (!outside.contains(product) && computed.contains(b)) g.kept.insert(b);
+  }
+  void check_kept(const Products& ended) const {
+    for (BufferId b : ended.kept)
+      fail(f[b].span,
+           "{} is in registers, and a product in flight still multiplies it at the end of an iteration that "
+           "computes it anew: the device compiler does not keep registers for a product that long; wait for "
+           "the product in the same iteration, or hand {} over in shared memory",
+           f[b].name, f[b].name);
+  }
+
   void loop(const Stmt& body) {
+    std::set<const StmtNode*> outside;
+    for (auto& g : now.groups)
+      for (auto& [product, b] : g.factors) outside.insert(product);
     constexpr int most = 8;  // groups in flight do not grow for ever in a program that ends its waits
     for (int round = 0; round < most; round++) {
       InFlight before = now;
       walk(body);
+      end_iteration(body, outside);
       now.join(before);
-      if (now == before) return;
+      if (now == before) break;
     }
+    for (auto& g : now.groups)  // behind the loop comes no other iteration
+      std::erase_if(g.kept, [&](BufferId b) {
+        return std::ranges::none_of(g.factors,
+                                    [&](auto& x) { return x.second == b && outside.contains(x.first); });
+      });
   }
 
   void walk(const Stmt& s) {
@@ -113,6 +167,8 @@ struct Finder {
       now = std::move(outside);
     } else if (auto* n = s.as<Eval>()) {
       if (auto* c = n->value.as<Call>()) leaf(s, *c);
+    } else if (s.as<Store>()) {
+      written(s);
     }
   }
 };
@@ -123,7 +179,7 @@ Function keep_results(Function f, const Target& target) {
   if (target.warpgroup.empty()) return f;
   const Intrinsic& results = *find_instr("wgmma_results");
   for (Kernel& k : f.kernels) {
-    Finder finder;
+    Finder finder{f};
     finder.walk(k.body);
     if (finder.named.empty()) continue;
     k.body = splice(k.body, [&](const Stmt& original, const Stmt& walked) {

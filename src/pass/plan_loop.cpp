@@ -121,6 +121,8 @@ Stmt LoopPlanner::planned(int64_t slots) {
   std::vector<Stmt> allocs;
   std::map<const StmtNode*, std::vector<Stmt>> instead;
   int64_t ahead = slots - 1;
+  auto flight = stepped ? std::nullopt : find_in_flight(slots);
+  if (flight) keep_in_flight(*flight, stages, instead);
   if (stepped) {
     stages = ahead = slots;
     for (auto& e : early) e.place = stepped->place_of_last();
@@ -148,7 +150,8 @@ Stmt LoopPlanner::planned(int64_t slots) {
   Attrs attrs = loop.attrs;
   attrs.entries.insert_or_assign("num_stages", slots);
   attrs.entries.insert_or_assign("stages", stages);
-  allocs.push_back(for_loop(loop.var, loop.min, loop.extent, loop.loop, inside, loop.span, attrs));
+  Stmt made = for_loop(loop.var, loop.min, loop.extent, loop.loop, inside, loop.span, attrs);
+  allocs.push_back(flight && flight->ahead.empty() ? ended(made) : made);
   return block(std::move(allocs), loop.span);
 }
 

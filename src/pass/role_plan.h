@@ -48,7 +48,8 @@ struct RolePlan {
   const RoleLoop* find(const StmtNode* loop) const;
 };
 
-constexpr int64_t loading_threads = 128;  // a warpgroup, so that it can give registers back
+// A warpgroup, so that it can give registers back; its first warp loads.
+constexpr int64_t loading_threads = 128;
 
 // What it does not find possible it reports.
 RolePlan plan_roles(Function& f, const Kernel& k, const Target& target);

@@ -43,6 +43,12 @@ struct Stepped {
   int64_t place_of_last() const;  // where its last step stands
 };
 
+// A product that runs beside what threads do for the next iteration (product_in_flight.cpp).
+struct ProductInFlight {
+  Stmt product;
+  std::vector<Stmt> ahead = {};  // what they do; none: the next product begins before this one has ended
+};
+
 // Why cp.async cannot move what this nest moves; "": it can.
 std::string why_not_async(const ParallelNest& nest, const LayoutContext& at);
 
@@ -116,6 +122,11 @@ struct LoopPlanner {
   // Stages are counted so that the rest of the body has the last one.
   Stmt planned(int64_t slots);
   std::string why_in_order() const;
+  std::optional<ProductInFlight> find_in_flight(int64_t slots) const;
+  // Says what takes the place of the statements that change; `ended`: behind the loop it has ended.
+  void keep_in_flight(const ProductInFlight& flight, int64_t stages,
+                      std::map<const StmtNode*, std::vector<Stmt>>& instead);
+  Stmt ended(const Stmt& planned_loop) const;
   // The order and stages that the user gives (given_schedule.cpp).
   bool has_given_schedule() const;
   void check_given();

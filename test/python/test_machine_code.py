@@ -83,6 +83,31 @@ def test_what_was_moved_is_said():
     assert read_machine_code(f"Function : k\n{moved}", SOURCE.replace("EXP2", "")).moved == ()
 
 
+FACTOR = """
+	Function : k
+        /*0000*/                   LDS.64 R88, [R2] ;
+        /*0010*/                   WARPGROUP.DEPBAR.LE gsb0, 0x0 ;
+        /*0020*/                   MOV R90, R3 ;
+        /*0030*/                   HGMMA.64x64x16.F32 R24, R90, gdesc[UR4], R24, gsb0 ;
+        /*0040*/                   STS [R91], R92 ;
+        /*0050*/               @P1 BRA 0x0 ;
+        /*0060*/                   WARPGROUP.DEPBAR.LE gsb0, 0x0 ;
+        /*0070*/                   MOV R91, R3 ;
+        /*0080*/                   EXIT ;
+"""
+
+
+def test_registers_of_a_factor_that_are_overwritten():
+    assert read_machine_code(FACTOR, "").overwritten == ()
+    for wide in (".128", ".64"):  # the next iteration's load reaches R91, or R89
+        found = read_machine_code(FACTOR.replace("LDS.64", f"LDS{wide}"), "").overwritten
+        assert bool(found) == (wide == ".128")
+    (said,) = found = read_machine_code(FACTOR.replace("STS [R91], R92", "FADD R92, R1, R1"), "").overwritten
+    assert "k: FADD at 0x0040 writes registers that the product at 0x0030 still multiplies" in said
+    code = read_machine_code(FACTOR.replace("STS [R91], R92", "FADD R94, R1, R1"), "")
+    assert code.overwritten == () and "writes registers" not in str(code)
+
+
 @T.prim_func
 def plain(A: T.Tensor((32,), "float32")):
     with T.Kernel(1, threads=32):
@@ -128,6 +153,7 @@ def test_weights_are_computed_beside_the_sums():
     beside = [r.exp2 for r in code.regions if r.exp2]
     assert len(beside) == 2 and min(beside) >= 64  # of two consumers: a thread's share of 64 x 128 weights
     assert code.moved == () and {r.left for r in code.regions} == {0, 1}
+    assert code.overwritten == ()  # weights stay in registers until their product has ended
 
 
 @by_disassembler

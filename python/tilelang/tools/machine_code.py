@@ -21,6 +21,10 @@ _CONDITION = re.compile(r"!?U?P\d")  # as the first operand of a branch of a who
 _TARGET = re.compile(r"(0x[0-9a-f]+)|`\((\.L_\w+)\)")
 _WAIT = re.compile(r"gsb0, (0x[0-9a-f]+)")
 _PRODUCT = re.compile(r"[A-Z]GMMA\b")
+_FACTOR = re.compile(r"R\d+, R(\d+), gdesc")  # the first of its registers
+_FACTOR_REGISTERS = 4  # of a thread, for 64x16 elements of 16 bits, or as many bytes
+_RESULT = re.compile(r"R(\d+)\b(?!\])")
+_NO_RESULT = ("ST", "RED", "BAR", "WARP", "SYNCS", "BRA", "EXIT", "UTMA", "MEMBAR", "FENCE", "DEPBAR")
 _ARITHMETIC = re.compile(r"(?:[FHD](?:ADD|MUL|FMA|MNMX)\w*|F2\w+|I2F\w*|FRND|MUFU)\b")
 # The same in CUDA C++: where a kernel begins, and what its lines do.
 _KERNEL = re.compile(r'extern "C" __global__ [^\n]*\n(\w+)\(')
@@ -55,18 +59,20 @@ class RegionInfo:
 @dataclass(frozen=True)
 class MachineCode:
     """What stands between the waits for products of warpgroups.  missing: why that is not known; empty: it
-    is.  moved: where the program computes something beside a product, and the machine code does not."""
+    is.  moved: where the program computes something beside a product, and the machine code does not.
+    overwritten: where registers that a product in flight multiplies are written, which makes it wrong."""
 
     regions: tuple[RegionInfo, ...] = ()
     moved: tuple[str, ...] = ()
     missing: str = ""
+    overwritten: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         title = "machine code: what stands in front of each wait for products of warpgroups"
         if self.missing:
             lines = [f"not known: {self.missing}"]
         else:
-            lines = [*map(str, self.regions), *self.moved] or ["it has no such wait"]
+            lines = [*map(str, self.regions), *self.moved, *self.overwritten] or ["it has no such wait"]
         return "\n    ".join([f"  {title}", *lines]) + "\n"
 
 
@@ -91,8 +97,21 @@ class _Instruction:
         if self.is_wait:
             found = _WAIT.search(self.operands)
             return min(in_flight, int(found[1], 16)) if found else in_flight
-        ends_group = self.is_product and "gsb0" in self.operands
-        return min(in_flight + ends_group, _MOST)
+        return min(in_flight + self.ends_group, _MOST)
+
+    @property
+    def ends_group(self) -> bool:
+        return self.is_product and "gsb0" in self.operands
+
+    def writes(self) -> range:
+        """The registers of its result."""
+        found = None if self.name.startswith(_NO_RESULT) or self.is_product else _RESULT.match(self.operands)
+        if not found:
+            return range(0)
+        wide = ".128" in self.name or self.name.endswith(".4")
+        pair = ".64" in self.name or ".WIDE" in self.name or self.name.endswith(".2")
+        first = int(found[1])
+        return range(first, first + (4 if wide else 2 if pair else 1))
 
 
 def _functions(sass: str) -> Iterator[tuple[str, list[_Instruction]]]:
@@ -156,6 +175,38 @@ def _regions(kernel: str, code: list[_Instruction]) -> Iterator[RegionInfo]:
             region = replace(region, exp2=region.exp2 + is_exp2, arithmetic=region.arithmetic + counts)
 
 
+def _overwritten(kernel: str, code: list[_Instruction]) -> Iterator[str]:
+    """Products whose factor in registers is written on some way before the wait that ends them."""
+    for first, product in enumerate(code):
+        factor = _FACTOR.match(product.operands) if product.is_product else None
+        if not factor:
+            continue
+        own = range(int(factor[1]), int(factor[1]) + _FACTOR_REGISTERS)
+        ways, seen = [(first, 0)], set()  # groups that have ended since, its own among them
+        while ways:
+            i, closed = ways.pop()
+            while i < len(code) and (i, closed) not in seen:
+                seen.add((i, closed))
+                one = code[i]
+                closed = min(closed + one.ends_group, _MOST)
+                if one.is_wait and one.left(_MOST) < closed:
+                    break
+                written = one.writes()
+                if written and written[0] < own.stop and own.start < written[-1] + 1:
+                    yield (
+                        f"{kernel}: {one.name} at {one.address:#06x} writes registers that the product at "
+                        f"{product.address:#06x} still multiplies: ptxas does not keep them that long, and "
+                        "the product is wrong"
+                    )
+                    ways = []
+                    break
+                if one.target is not None:
+                    ways.append((one.target, closed))
+                if one.always and one.name.split(".")[0] in ("BRA", "EXIT", "RET") and one.name != "BRA.DIV":
+                    break
+                i += 1
+
+
 def _waits_beside_exp2(source: str) -> dict[str, int]:
     """Of each kernel in a CUDA text: the waits in front of which it computes exp2 beside a product."""
     kernels = list(_KERNEL.finditer(source))
@@ -178,10 +229,11 @@ def _waits_beside_exp2(source: str) -> dict[str, int]:
 def read_machine_code(sass: str, source: str) -> MachineCode:
     """Of the disassembly of a kernel, and the CUDA text from which it was compiled."""
     wanted = _waits_beside_exp2(source)
-    regions, moved = [], []
+    regions, moved, overwritten = [], [], []
     for kernel, code in _functions(sass):
         own = list(_regions(kernel, code))
         regions += own
+        overwritten += _overwritten(kernel, code)
         found = sum(r.exp2 > 0 for r in own)
         if own and found < wanted.get(kernel, 0):
             moved.append(
@@ -189,4 +241,4 @@ def read_machine_code(sass: str, source: str) -> MachineCode:
                 f"the machine code in front of {found}: ptxas moved a wait in front of that; a store to "
                 "shared memory of a value that depends on all of it, in front of the wait, keeps it there"
             )
-    return MachineCode(tuple(regions), tuple(moved))
+    return MachineCode(tuple(regions), tuple(moved), overwritten=tuple(overwritten))
