@@ -17,6 +17,7 @@ def sums_of_tiles():
     @T.prim_func
     def main(X: T.Tensor((3, 9, 64, 64), "float16"), Y: T.Tensor((3, 64, 64), "float32")):
         with T.Kernel(2, threads=128) as block:
+            T.annotate_min_blocks_per_sm(2)  # so that tiles have four slots, which are used again
             S = T.alloc_shared((64, 64), "float16")
             C = T.alloc_fragment((64, 64), "float32")
             for t in T.serial(T.ceildiv(3 - block, 2)):
@@ -38,6 +39,7 @@ def weights_of_another_product():
         V: T.Tensor((5, 64, 64), "float16"), n: T.int32, O: T.Tensor((3, 64, 64), "float32"),
     ):  # fmt: skip
         with T.Kernel(1, threads=128):
+            T.annotate_min_blocks_per_sm(2)
             q = T.alloc_shared((64, 64), "float16")
             k_tile, v_tile = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
             s, p = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64, 64), "float16")

@@ -103,6 +103,15 @@ void add_slots(const Function& f, RolePlan& plan, int64_t bytes) {
       loop.slots = asked;
     }
 }
+std::optional<int64_t> blocks_of_grid(const Kernel& k) {
+  int64_t blocks = 1;
+  for (auto& e : k.grid) {
+    auto extent = as_int(e);
+    if (!extent) return std::nullopt;
+    blocks *= *extent;
+  }
+  return blocks;
+}
 // How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory;
 // why that is too little, or "".
 std::string share_chip(const Function& f, const Kernel& k, const Target& target, RolePlan& plan) {
@@ -114,11 +123,14 @@ std::string share_chip(const Function& f, const Kernel& k, const Target& target,
     return std::min(most, (all - least * loading_threads) / plan.consumers / unit * unit);
   };
   // Two blocks hide more than one, if each has four slots and a place to store from, and an instruction's
-  // registers are there at the launch.
+  // registers are there at the launch; where the grid has so few that none gets a second one, that memory is
+  // for slots.
+  std::optional<int64_t> in_grid = blocks_of_grid(k);
+  bool lonely = in_grid && *in_grid <= target.multiprocessors.count;
   RolePlan wished = plan;
   for (auto& loop : wished.loops) loop.slots = std::max(loop.slots, std::min<int64_t>(4, loop.most_slots));
   int64_t needed = shared_bytes(f, wished) + store_bytes(f) + 2048;
-  bool fits = most_blocks * needed <= target.multiprocessors.shared_bytes &&
+  bool fits = !lonely && most_blocks * needed <= target.multiprocessors.shared_bytes &&
               fragment_registers(f, k) + spare <= share(most_blocks) &&
               sums_of_product(plan) + spare <= launched(most_blocks);
   int64_t given = k.attrs.get_int("min_blocks_per_sm");
@@ -277,9 +289,8 @@ struct RolePlanner {
       if (s.same(loop)) nested = !at.loops.empty();
       return true;
     });
-    int64_t blocks = 1;
-    for (auto& e : k.grid) blocks *= as_int(e).value_or(most_blocks * target.multiprocessors.count + 1);
-    return nested || blocks > most_blocks * target.multiprocessors.count;
+    int64_t most = most_blocks * target.multiprocessors.count;
+    return nested || blocks_of_grid(k).value_or(most + 1) > most;
   }
 
   std::string plan(const Stmt& s, RoleLoop& out) const {
@@ -366,15 +377,26 @@ struct RolePlanner {
     f.notes.push_back({"assign_roles", "loop " + loop.as<For>()->var.as<Var>()->hint,
                        "no warps of its own load its tiles: " + why, loop->span, true});
   }
-  RolePlan run() {
-    RolePlan out{.consumers = thread_count(k)};
+  // Those that may be divided at all.
+  std::vector<Stmt> find_loops() const {
     std::vector<Stmt> loops;
     visit(k.body, [&](const For& n) {
-      bool nested = contains(n.body, [](const For& inner) { return inner.loop == Loop::pipelined; });
-      bool once = n.attrs.find("may_divide") && !is_repeated(Stmt(&n));
-      if (n.loop == Loop::pipelined && !nested && !once && n.attrs.get_int("num_stages") > 1)
-        loops.push_back(Stmt(&n));
+      if (n.loop != Loop::pipelined) return;
+      Stmt s(&n);
+      if (contains(n.body, [](const For& inner) { return inner.loop == Loop::pipelined; }))
+        refuse(s, "it has a pipelined loop in it");
+      else if (n.attrs.get_int("num_stages") < 2)
+        refuse(s, "its tiles have one slot (num_stages is below 2)");
+      else if (n.attrs.find("may_divide") && !is_repeated(s))
+        refuse(s, "it has one turn, and its block no other tile");
+      else
+        loops.push_back(s);
     });
+    return loops;
+  }
+  RolePlan run() {
+    RolePlan out{.consumers = thread_count(k)};
+    std::vector<Stmt> loops = find_loops();
     if (loops.empty()) return out;
     std::string why = why_one_role(k, target);
     for (auto& s : loops) {
@@ -387,7 +409,7 @@ struct RolePlanner {
     }
     if (out.loops.empty()) return out;
     if (std::string few = share_chip(f, k, target, out); !few.empty()) {
-      refuse(out.loops[0].loop, few);
+      for (auto& loop : out.loops) refuse(loop.loop, few);
       out.loops.clear();
     }
     if (!out.loops.empty()) find_loads(k.body, out);

@@ -310,7 +310,10 @@ struct RoleText : RandomText {
     for (auto& p : params) text += (&p == &params[0] ? "" : ", ") + p;
     std::string grid =
         many ? fmt::format("h: {}, q: {}", heads, blocks / heads) : fmt::format("bx: {}", blocks);
-    text += fmt::format("):\n  kernel main grid({}) threads({}):\n", grid, threads);
+    // With two blocks at once tiles have fewer slots, which are used again sooner, and threads fewer registers.
+    std::string two = chance(25) ? " {min_blocks_per_sm=2}" : "";
+    if (!two.empty()) is("two blocks at once");
+    text += fmt::format("):\n  kernel main grid({}) threads({}){}:\n", grid, threads, two);
     for (auto& t : tiles) text += "    " + t + "\n";
     if (many) text += fmt::format("    bx = q*{} + h\n", heads);
     return {.text = text + this->text(), .given = given};

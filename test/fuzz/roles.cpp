@@ -39,6 +39,7 @@ constexpr std::string_view role_features = R"(
   trips: of the block
   trips: of the turn around
   trips: scalar
+  two blocks at once
   two late products
   two loops
   two products into one tile

@@ -119,7 +119,7 @@ def test_the_turns_of_both_roles():
         "compute",
         (0, 128),
     )
-    assert [t.slots for t in load.tiles] == [4, 4] and (load.registers, compute.registers) == (24, 232)
+    assert [t.slots for t in load.tiles] == [4, 4] and (load.registers, compute.registers) == (0, 0)
     copies = [(s.text, s.ahead, s.how) for s in load.steps if s.ahead is not None]
     assert copies == [("copy(B, b)", 0, "begun by TMA"), ("copy(C, c)", 0, "begun by TMA")]
     products = [(s.text, s.ahead) for s in compute.steps if s.how == "begun by wgmma"]

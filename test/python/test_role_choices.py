@@ -71,7 +71,7 @@ def test_products_that_end_in_their_turn_say_why(what, why):
 )
 def test_roles_have_no_more_registers_than_the_launch(tile, threads, blocks, wanted):
     """A block has what its threads have at the launch, 8 or 16 or … each, and waits for more for ever."""
-    kernel = tilelang.compile(gemm(256, 256, 256, tile=tile, threads=threads), target=SIM)
+    kernel = tilelang.compile(gemm(1088, 1088, 256, tile=tile, threads=threads), target=SIM)
     load, compute = (p for p in kernel.report.pipelines if p.role)
     assert f"min_blocks_per_sm={blocks}" in kernel._kernel.machine_text
     assert (load.registers, compute.registers) == wanted
@@ -126,3 +126,16 @@ def test_registers_of_two_blocks(registers):
             tilelang.compile(main, target=SIM)
     else:
         check_gemm(main, 128, 64, 64)
+
+
+@pytest.mark.parametrize("blocks, slots", [(132, 8), (133, 4)])
+def test_a_grid_of_few_blocks_leaves_its_memory_to_slots(blocks, slots):
+    """Two blocks of a multiprocessor hide more than one, where the grid has them."""
+    kernel = tilelang.compile(gemm(64 * blocks, 64, 1024, tile=(64, 64, 64)), target=SIM)
+    load = next(p for p in kernel.report.pipelines if p.role == "load")
+    assert {tile.slots for tile in load.tiles} == {slots}
+
+
+def test_why_loops_stay_whole_that_have_nothing_to_load_ahead():
+    kernel = tilelang.compile(gemm(128, 64, 256, stages=1), target=SIM)
+    assert "its tiles have one slot (num_stages is below 2)" in why_not(kernel)

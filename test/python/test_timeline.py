@@ -200,7 +200,7 @@ def test_what_an_eager_kernel_returns():
     "program, target, configs, why",
     [
         (gemm(64, 64, 300), SIM, {}, "no warps of its own load its tiles: the copy of A"),
-        (gemm(64, 64, 256, stages=1), SIM, {}, "none is a T.Pipelined loop of several stages and turns"),
+        (gemm(64, 64, 256, stages=1), SIM, {}, "its tiles have one slot (num_stages is below 2)"),
         (gemm(64, 64, 256), "sim:sm_80", {}, "sm_80 has no products of warpgroups"),
         (gemm(64, 64, 256, threads=1), "cpu", {}, "has no products of warpgroups"),
         (gemm(64, 64, 256), "reference", {}, "the reference runs whole tiles"),
