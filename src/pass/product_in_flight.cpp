@@ -83,6 +83,9 @@ void LoopPlanner::keep_in_flight(const ProductInFlight& flight, int64_t stages,
   int64_t left = flight.ahead.empty() ? 1 : 0;
   instead[flight.product.get()] = {tile(*t.op, t.operands, std::move(attrs), t.span, t.body),
                                    wait_for_products(left, t.span)};
+  note(flight.ahead.empty() ? "the next product begins before this one has ended"
+                            : "the product runs beside the threads' work for the next one",
+       false, t.span);
   if (flight.ahead.empty())  // their slots are free behind the wait
     for (auto& e : early) e.place = int64_t(rest_of_body().size()) + 1;
 }

@@ -18,6 +18,7 @@ struct RoleText : RandomText {
   int64_t threads = 128, rows = 64, blocks = 1, turns = 1, named = 0;
   bool many = false;     // blocks, of several heads and several rows each,
   bool by_head = false;  // of which those of a head read the same
+  bool unpacks = false;  // threads compute a factor of the product
   int64_t heads = 0;
   std::string type = "f16";
 
@@ -283,6 +284,34 @@ struct RoleText : RandomText {
     line("copy({}, {}[cast<i64>(bx), t, 0 : +{}, 0 : +64])", x.again, out, x.width);
   }
 
+  // ── threads compute a factor ────────────────────────────────────────────────────────────────────────
+  // In registers, from a packed tile; what of it keeps the product in its turn, and what not.
+  void unpacked() {
+    Trips n = trips();
+    int64_t width = 64 * (1 + below(2));
+    std::string place, packed = tile("shared", "i8", rows, 64), held = tile("fragment", "i8", rows, 64),
+                       next = tile("fragment", type, rows, 64), factor = tile("fragment", type, rows, 64),
+                       b = tile("shared", type, width, 64), sums = tile("fragment", "f32", rows, width);
+    std::string from = parameter("P", fmt::format("i8[{}, 64]", rows * n.most));
+    bool copied = chance(80), looked_at = chance(15);
+    line("clear({})", sums);
+    loop(n, [&] {
+      line("copy({}[k*{} : +{}, 0 : +64], {})", from, rows, rows, packed);
+      rows_for("B", width, n.most, place);
+      line("copy({}, {})", place, b);
+      line("copy({}, {})", packed, held);
+      std::string more = chance(50) ? fmt::format(" + cast<{}>(k)", type) : "";
+      nest(rows, 64, [&] { return fmt::format("{}[i, j] = cast<{}>({}[i, j]){}", next, type, held, more); });
+      if (copied) line("copy({}, {})", next, factor), is("a factor that is copied");
+      line("gemm({}, {}, {}) {{policy=\"full_row\", trans_b=1}}", copied ? factor : next, b, sums);
+      if (looked_at) {
+        is("sums that the turn looks at");
+        nest(rows, width, [&] { return fmt::format("{0}[i, j] = {0}[i, j] + 1.0", sums); });
+      }
+    });
+    leave(sums, width);
+  }
+
   // ── all of it ───────────────────────────────────────────────────────────────────────────────────────
   void leave(const std::string& sums, int64_t width) {
     std::string out =
@@ -303,6 +332,7 @@ struct RoleText : RandomText {
     is(turns > 1 ? "in a loop over tiles" : "one tile");
     indent = 2;
     under(fmt::format("for t in serial({})", turns), [&] {
+      if (unpacks) return unpacked();
       chance(60) ? chain() : products();
       if (chance(20)) is("two loops"), chance(50) ? chain() : products();
     });
@@ -310,7 +340,8 @@ struct RoleText : RandomText {
     for (auto& p : params) text += (&p == &params[0] ? "" : ", ") + p;
     std::string grid =
         many ? fmt::format("h: {}, q: {}", heads, blocks / heads) : fmt::format("bx: {}", blocks);
-    // With two blocks at once tiles have fewer slots, which are used again sooner, and threads fewer registers.
+    // With two blocks at once tiles have fewer slots, which are used again sooner, and threads fewer
+    // registers.
     std::string two = chance(25) ? " {min_blocks_per_sm=2}" : "";
     if (!two.empty()) is("two blocks at once");
     text += fmt::format("):\n  kernel main grid({}) threads({}){}:\n", grid, threads, two);

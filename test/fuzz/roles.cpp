@@ -2,6 +2,8 @@
 // does, in any order of warps.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "fuzz/harness.h"
 #include "fuzz/on_chip.h"
 #include "fuzz/role_text.h"
@@ -54,6 +56,29 @@ TEST_CASE("programs that roles divide compute what the reference does") {
                       .share = 0.2,
                       .make = divided,
                       .targets = {"sim:sm_90a"}});
+}
+
+static fuzz::Program of_packed_tiles(uint64_t seed) {
+  fuzz::RoleText text{{.random = std::mt19937_64(seed)}};
+  text.unpacks = true;
+  return text.make();
+}
+
+TEST_CASE("products beside the unpacking of the next turn compute what the reference does") {
+  fuzz::run_programs({.name = "unpacked",
+                      .programs = 12,
+                      .fresh = 4,
+                      .share = 0.1,
+                      .make = of_packed_tiles,
+                      .targets = {"sim:sm_90a"}});
+  int64_t beside = 0;
+  for (uint64_t seed = 0; seed < 30; seed++) {
+    auto kernel = compile(parse_text(of_packed_tiles(seed).text, "fuzz.ir"), *find_target("sm_90a"));
+    beside += std::ranges::any_of(kernel.function.notes, [](auto& note) {
+      return note.text == "the product runs beside the threads' work for the next one";
+    });
+  }
+  CHECK_GE(beside, 5);
 }
 
 // As an H100, but two blocks, or four, already are as many as run at once.

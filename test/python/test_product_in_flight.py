@@ -73,6 +73,7 @@ def test_any_number_of_turns(n):
 
 def test_what_runs_ahead_is_said():
     text = tilelang.compile(unpacked(8), target=SIM).report.text
+    assert "the product runs beside the threads' work for the next one" in text
     rows = [line for line in text.splitlines() if "parallel i, j" in line and "k + 1" in line]
     assert rows, text
 
@@ -97,6 +98,7 @@ def test_the_next_product_begins_before_this_one_has_ended(steps):
     kernel = run(function, a, b, c, roles=False, seeds=range(4))
     assert np.array_equal(c, a.astype(float) @ b.astype(float).T)
     assert "wgmma_wait_group(1" in kernel._kernel.machine_text
+    assert "the next product begins before this one has ended" in kernel.report.text
     assert "take 64 clocks of the tensor cores" in why_not(kernel)
 
 
