@@ -71,6 +71,7 @@ def _families() -> list[Family]:
         Family(name, *part, chip="sim:sm_90a", operators=OF_WARPGROUPS, warps=(warps,), schedules=3)
         for name, part, warps in (("divided_gemm", warpgroups.divided(True), 8),
                                   ("boxes_gemm", warpgroups.divided(False), 4),
+                                  ("divided_groups", warpgroups.in_groups(), 12),
                                   ("divided_late", warpgroups.late(), 8))
     ]  # fmt: skip
     return [Family(name, *part) for name, part in parts.items()] + staged + ahead + by_hand + divided

@@ -51,6 +51,7 @@ def divided(by_roles):
     @T.prim_func
     def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float16")):
         with T.Kernel(1, threads=128):
+            T.annotate_min_blocks_per_sm(2)  # else there are as many slots as steps
             a, b = T.alloc_shared((64, part), "float16"), T.alloc_shared((N, part), "float16")
             c = T.alloc_fragment((64, N), "float32")
             for t in T.serial(2):
@@ -72,6 +73,39 @@ def divided(by_roles):
 
     def exact(a, b, c):
         return {2: a.astype(np.float64) @ b.astype(np.float64).T}
+
+    return make, (0,), inputs, exact
+
+
+def in_groups():
+    """A plain program: one block, two tiles of C of two warpgroups, each of which stores its own rows."""
+    M, N, K, part = 256, 64, 200, 64
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float16")):
+        with T.Kernel(1, threads=256):
+            T.annotate_min_blocks_per_sm(2)
+            a, b = T.alloc_shared((128, part), "float16"), T.alloc_shared((part, N), "float16")
+            c = T.alloc_fragment((128, N), "float32")
+            for t in T.serial(2):
+                T.clear(c)
+                for k in T.Pipelined(T.ceildiv(K, part), num_stages=2):
+                    T.copy(A[t * 128, k * part], a)
+                    T.copy(B[k * part, 0], b)
+                    T.gemm(a, b, c)
+                T.copy(c, C[t * 128, 0])
+
+    def make(threads):
+        text = machine_text(main)
+        assert "bar_sync_groups(3" in text
+        return text
+
+    def inputs(rng, size):
+        a, b = rng.standard_normal((M, K)).astype(np.float16), rng.standard_normal((K, N)).astype(np.float16)
+        return [a, b, nan(M, N, dtype=np.float16)]
+
+    def exact(a, b, c):
+        return {2: a.astype(np.float64) @ b.astype(np.float64)}
 
     return make, (0,), inputs, exact
 
