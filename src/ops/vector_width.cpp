@@ -55,10 +55,26 @@ Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const 
   return may_be && divisible(linear->base) ? Along::contiguous : Along::scattered;
 }
 
+// Is it a read in the index of another access? That is one for all elements that are moved together.
+bool is_in_index(const ParallelNest& nest, const NestAccess& a) {
+  bool found = false;
+  auto look = [&](const std::vector<Expr>& index) {
+    for (auto& i : index)
+      visit(i, [&](const Load& n) {
+        found |= n.buffer == a.buffer &&
+                 std::ranges::equal(n.index, a.index, [](const Expr& x, const Expr& y) { return x.same(y); });
+      });
+  };
+  visit(nest.body, [&](const Store& n) { look(n.index); }, [&](const Load& n) { look(n.index); });
+  return found && !a.is_store;
+}
+
 int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx,
                      const std::vector<NestAccess>& accesses) {
   int64_t lanes = ctx.target.vector_bytes;
-  for (auto& a : accesses) lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
+  for (auto& a : accesses)
+    if (!is_in_index(nest, a))
+      lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
   visit(nest.body, [&](const Call& n) {  // wider ones would only spread a warp's updates over more lines
     if (n.intrinsic->atomic != Intrinsic::Atomic::none)
       lanes = std::min(lanes, ctx.target.atomic_lanes(n, ctx.function));
@@ -124,7 +140,10 @@ int64_t moved_together(const ParallelNest& nest, const LayoutContext& ctx) {
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
   std::vector<NestAccess> accesses = accesses_of(nest);
   int64_t v = vector_width(nest, ctx);
-  auto contiguous = [&](auto& a) { return along_last_loop(nest, ctx, a, v, facts) == Along::contiguous; };
+  auto contiguous = [&](auto& a) {
+    Along how = along_last_loop(nest, ctx, a, v, facts);
+    return how == Along::contiguous || (how == Along::uniform && is_in_index(nest, a));
+  };
   while (v > 1 && !std::ranges::all_of(accesses, contiguous)) v /= 2;
   return v;
 }

@@ -157,3 +157,41 @@ def test_what_does_not_run_ahead_says_why(body, why):
         used[:, 7, 0] if body == "after" else 0
     )
     assert np.linalg.norm(b - exact) <= 1e-5 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("form", ["table", "variable"])
+@pytest.mark.parametrize("target", ["sim:sm_80", "sim:sm_90a"])
+def test_an_index_that_memory_holds(form, target):
+    """What an index reads, of a tensor or a variable, is no obstacle: the copy runs ahead as any other."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"), B: T.Tensor((3, 256, 64), "float16"), I: T.Tensor((2,), "int32"),
+        C: T.Tensor((2, 64, 64), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(2, threads=128) as block:
+            a, b = T.alloc_shared((64, 32), "float16"), T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            group = T.alloc_var("int32")
+            group = I[block]
+            T.clear(c)
+            for k in T.Pipelined(8, num_stages=3):
+                T.copy(A[0, k * 32], a)
+                if form == "table":
+                    T.copy(B[I[block], k * 32, 0], b)
+                else:
+                    T.copy(B[group, k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[block, :, :])
+
+    kernel = tilelang.compile(main, target=target)
+    lines = [line for line in kernel.report.text.splitlines() if "copy(B, b)" in line]
+    assert "does not run ahead" not in kernel.report.text
+    assert target == "sim:sm_90a" or any("8 at once" in line for line in lines)
+    assert any("begun by cp.async" in line or "begun by TMA" in line for line in lines), lines
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((64, 256), (3, 256, 64)))
+    i, c = np.array([2, 0], np.int32), np.full((2, 64, 64), np.nan, np.float32)
+    report = kernel.simulate(a, b, i, c)
+    assert not report.findings, report
+    assert np.array_equal(c, a.astype(float) @ b[i].astype(float))
