@@ -354,7 +354,14 @@ Stmt rows_of_group(const Tile& t, LowerContext& ctx) {
     Region& region = std::get<Region>(o);
     auto [dim, extent] = moving(t, ctx.function, region)[0];
     Range& range = region.ranges[dim];
-    int64_t rows = extent / (ctx.team.count / Team::group);
+    int64_t groups = ctx.team.count / Team::group, rows = groups ? extent / groups : 0;
+    constexpr int64_t pattern = 8;  // rows, of a swizzle
+    if (ctx.team.count % Team::group || ctx.team.first % Team::group || !rows || extent % (groups * pattern))
+      fail(t.span,
+           "tma_store: in_groups shares {} rows among the groups of {} of the threads [{}, {}): let these be "
+           "whole "
+           "groups, and each share be a multiple of {} rows",
+           extent, Team::group, ctx.team.first, ctx.team.first + ctx.team.count, pattern);
     range.min = range.min + floordiv(ctx.thread, Team::group) * rows;
     range.extent = imm(rows);
   }

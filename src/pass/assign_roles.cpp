@@ -255,7 +255,7 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
 void refuse_timeline(const Function& f, const Target& target) {
   std::vector<std::string> why;
   for (const Note& n : f.notes)
-    if (n.pass == "assign_roles" && n.refusal)
+    if (n.pass == "assign_roles" && n.text.starts_with("no warps of its own"))
       why.push_back(fmt::format("{} (line {}): {}", n.subject, n.span.line, n.text));
   if (target.warpgroup.empty())
     why = {fmt::format("{} has no products of warpgroups, which roles are for", target.name)};

@@ -193,7 +193,11 @@ Stmt with_barriers(const Kernel& k, const Target& target, const Stmt& body) {
   auto take = [&](const Call& n) {
     if (is_named_barrier(*n.intrinsic)) taken.insert(as_int(n.args[0]).value());  // warp_width saw to it
   };
-  visit(body, take, [&](const Group& n) { taken.insert(n.attrs.get_int("barrier")); });
+  visit(body, take, [&](const Group& n) {
+    taken.insert(n.attrs.get_int("barrier"));
+    if (int64_t first = n.attrs.get_int("group_barriers"))
+      for (int64_t g = 0; g < n.count / Team::group; g++) taken.insert(first + g);
+  });
   std::map<std::pair<int64_t, int64_t>, int64_t> ids;
   return rewrite(body, [&](const Group& n, Rewriter& self) -> Stmt {
     Attrs attrs = n.attrs;

@@ -125,7 +125,10 @@ struct Inserter {
       if (accesses.turn >= 0 && where->contains(s.get())) pass_barrier(*where, s);
     if (a.empty()) return;
     Conflict m = conflict(&Past::pending, a);
-    if (m == Conflict::intra_group && conflict(&Past::in_groups, a) == m) need_barrier(placed.in_groups, s);
+    if (m == Conflict::intra_group) {
+      m = conflict(&Past::in_groups, a);
+      if (m == Conflict::intra_group) need_barrier(placed.in_groups, s);
+    }
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(placed.before, s);
     if (m == Conflict::intra_warp && whole) placed.of_warps.insert(s.get());

@@ -128,6 +128,11 @@ struct Finder {
            f[b].name, f[b].name);
   }
 
+  void unrolled(const For& n) {  // one iteration after the other, without a way back
+    constexpr int64_t most = 8;  // groups in flight are the same from then on
+    int64_t rounds = std::min(most, as_int(n.extent).value_or(most));
+    for (int64_t i = 0; i < rounds; i++) walk(n.body);
+  }
   void loop(const Stmt& body) {
     std::set<const StmtNode*> outside;
     for (auto& g : now.groups)
@@ -152,7 +157,10 @@ struct Finder {
     if (auto* n = s.as<Block>()) {
       for (auto& x : n->stmts) walk(x);
     } else if (auto* n = s.as<For>()) {
-      loop(n->body);
+      if (n->loop == Loop::unrolled)
+        unrolled(*n);
+      else
+        loop(n->body);
     } else if (auto* n = s.as<While>()) {
       loop(n->body);
     } else if (auto* n = s.as<If>()) {

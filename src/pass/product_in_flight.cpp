@@ -7,8 +7,9 @@
 //   for k in pipelined(n):                ->   for k in pipelined(n):
 //     for i, j in parallel(64, 64):              copy(Wn, Wf)
 //       Wn[i, j] = f(Ws[i, j])                   gemm(Wf, Xs, C) {in_flight=1}
-//     copy(Wn, Wf)                               for i, j in parallel(64, 64): Wn[i, j] = f(Ws[i, j])    (of
-//     k + 1) gemm(Wf, Xs, C)                            wgmma_wait_group(0)
+//     copy(Wn, Wf)                               for i, j in parallel(64, 64):
+//     gemm(Wf, Xs, C)                              Wn[i, j] = f(Ws[i, j])      of the iteration k + 1
+//                                                wgmma_wait_group(0)
 #include <algorithm>
 
 #include "ir/rewrite.h"
@@ -58,12 +59,16 @@ std::optional<ProductInFlight> LoopPlanner::find_in_flight(int64_t slots) const 
   visit(loop.body, [&](const Tile& t) { products += t.op->name == "gemm"; });
   if (products > 1 || product->attrs.find("in_flight") || !(team == whole_block(kernel))) return {};
   if (!why_no_wgmma(f, kernel, target, rest.back()).empty()) return {};
+  BufferId factor = region_of(*product, 0).buffer, sums = region_of(*product, 2).buffer;
+  if (may_lie_otherwise(f, kernel, target, *product, sums)) return {};
   for (auto& e : early)
     if (is_planned(e) && e.engine != "cp_async")
       for (size_t o : {0, 1})
         if (f.storage(e.tile) == f.storage(region_of(*product, o).buffer)) return {};
   auto meets = first_to_meet(f, *product, rest);
+  if (!meets && f[factor].scope != Scope::shared) return {};
   if (!meets) return ProductInFlight{.product = rest.back()};
+  if (may_lie_otherwise(f, kernel, target, *product, factor)) return {};
   if (*meets == 0 || *meets + 2 != rest.size() || !fills_factor(f, rest[*meets], *product)) return {};
   rest.resize(*meets);
   bool plain =

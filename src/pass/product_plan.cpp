@@ -26,7 +26,7 @@ struct ProductPlanner {
   bool may_begin(const Stmt& s) const {
     if (!is_product(s)) return false;
     Gemm g = read_gemm(*s.as<Tile>(), f);
-    return !g.in_flight && !f[g.c.buffer].layout;
+    return !g.in_flight && !may_lie_otherwise(f, k, target, *s.as<Tile>(), g.c.buffer);
   }
   bool is_in_ring(BufferId b) const {
     return std::ranges::any_of(loop.rings, [&](auto& r) { return std::ranges::count(r.tiles, b) > 0; });
@@ -176,6 +176,30 @@ struct ProductPlanner {
 };
 
 }  // namespace
+
+bool may_lie_otherwise(const Function& f, const Kernel& k, const Target& target, const Tile& gemm,
+                       BufferId fragment) {
+  if (f[fragment].layout) return true;
+  bool otherwise = false;
+  std::string policy = gemm.attrs.get_string("policy", "square");
+  auto touches = [&](const Stmt& s) {
+    bool found = false;
+    visit_effects(s,
+                  [&](const Stmt&, const Effect& e) { found |= f.storage(e.buffer) == f.storage(fragment); });
+    return found;
+  };
+  visit(
+      k.body,
+      [&](const Tile& t) {
+        Stmt s(&t);
+        bool is_other = &t != &gemm && t.op->name == "gemm";
+        if (!(is_other || t.attrs.find("loop_layout")) || !touches(s)) return;
+        otherwise |= !is_other || t.attrs.get_string("policy", "square") != policy ||
+                     !why_no_wgmma(f, k, target, s).empty();
+      },
+      [&](const For& n) { otherwise |= n.attrs.find("loop_layout") && touches(Stmt(&n)); });
+  return otherwise;
+}
 
 std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm) {
   LayoutDecisions none;

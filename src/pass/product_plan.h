@@ -10,6 +10,9 @@ namespace tl {
 //   next turn's first products, and runs while threads compute from those.
 // Says in `loop` what happens, or returns why the loop's products have to end where they stand.
 std::string plan_products(const Function& f, const Kernel& k, const Target& target, RoleLoop& loop);
+// May the fragment lie otherwise than this product wants it: by the program, or by another operator?
+bool may_lie_otherwise(const Function& f, const Kernel& k, const Target& target, const Tile& gemm,
+                       BufferId fragment);
 // By wgmma?  "" or why not.
 std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm);
 

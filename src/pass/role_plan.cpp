@@ -213,8 +213,7 @@ std::string why_too_short(const Function& f, const std::vector<const Early*>& lo
   if (2 * in_rows >= all || (clocks >= enough && shortest >= least_row)) return "";
   return fmt::format(
       "most of its tiles have rows of no multiple of 128 bytes, which TMA moves slowly, and its products "
-      "take {} "
-      "clocks of the tensor cores, too few to hide that",
+      "take {} clocks of the tensor cores, too few to hide that",
       clocks);
 }
 
@@ -373,22 +372,29 @@ struct RolePlanner {
     return load;
   }
 
-  void refuse(const Stmt& loop, const std::string& why) const {
+  void say_whole(const Stmt& loop, const std::string& why, bool refusal) const {
     f.notes.push_back({"assign_roles", "loop " + loop.as<For>()->var.as<Var>()->hint,
-                       "no warps of its own load its tiles: " + why, loop->span, true});
+                       "no warps of its own load its tiles: " + why, loop->span, refusal});
   }
+  void refuse(const Stmt& loop, const std::string& why) const { say_whole(loop, why, true); }
   // Those that may be divided at all.
   std::vector<Stmt> find_loops() const {
     std::vector<Stmt> loops;
     visit(k.body, [&](const For& n) {
       if (n.loop != Loop::pipelined) return;
       Stmt s(&n);
+      bool multiplies = contains(n.body, [](const Tile& t) { return t.op->name == "gemm"; });
+      std::string why_whole;  // what the program has not asked for is no refusal
       if (contains(n.body, [](const For& inner) { return inner.loop == Loop::pipelined; }))
-        refuse(s, "it has a pipelined loop in it");
+        why_whole = "it has a pipelined loop in it";
       else if (n.attrs.get_int("num_stages") < 2)
-        refuse(s, "its tiles have one slot (num_stages is below 2)");
+        why_whole = "its tiles have one slot (num_stages is below 2)";
       else if (n.attrs.find("may_divide") && !is_repeated(s))
-        refuse(s, "it has one turn, and its block no other tile");
+        why_whole = "it has one turn, and its block no other tile";
+      if (!why_whole.empty() && multiplies)
+        say_whole(s, why_whole, false);
+      else if (!why_whole.empty())
+        return;
       else
         loops.push_back(s);
     });

@@ -102,6 +102,10 @@ def test_registers_of_a_factor_that_are_overwritten():
     for wide in (".128", ".64"):  # the next iteration's load reaches R91, or R89
         found = read_machine_code(FACTOR.replace("LDS.64", f"LDS{wide}"), "").overwritten
         assert bool(found) == (wide == ".128")
+    results = {"SHFL.IDX PT, R91, R1, R2, RZ": 1, "CS2R R89, SRZ": 1, "HMMA.16816.F32 R88, R1, R2, R3": 1}
+    for other in (*results, "RET.REL.NODEC R90 `(k)", "CS2R.32 R89, SRZ", "STG.E.128 [R90], R88"):
+        found = read_machine_code(FACTOR.replace("STS [R91], R92", other), "").overwritten
+        assert len(found) == results.get(other, 0), other
     (said,) = found = read_machine_code(FACTOR.replace("STS [R91], R92", "FADD R92, R1, R1"), "").overwritten
     assert "k: FADD at 0x0040 writes registers that the product at 0x0030 still multiplies" in said
     code = read_machine_code(FACTOR.replace("STS [R91], R92", "FADD R94, R1, R1"), "")

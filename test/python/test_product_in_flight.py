@@ -157,3 +157,106 @@ def test_a_factor_in_registers_beyond_the_end_of_an_iteration_is_refused():
 def test_its_registers_are_kept(rows, threads):
     kernel = tilelang.compile(unpacked(16, threads=threads, rows=rows), target=CUDA)
     assert kernel.machine_code.overwritten == ()
+
+
+def test_an_unrolled_loop_has_no_end_of_an_iteration():
+    @T.prim_func
+    def main(X: T.Tensor((3, 64, 64), "float16"), Y: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            S = T.alloc_shared((64, 64), "float16")
+            P = T.alloc_fragment((64, 64), "float16")
+            C = T.alloc_fragment((64, 64), "float32")
+            T.copy(X[0, :, :], S)
+            T.clear(C)
+            for k in T.unroll(3):
+                T.wait_wgmma(0)
+                for i, j in T.Parallel(64, 64):
+                    P[i, j] = X[k, i, j] + X[k, i, j]
+                T.wgmma_gemm(P, S, C)
+            T.wait_wgmma(0)
+            T.copy(C, Y)
+
+    x, y = numbers(3, 64, 64), poisoned(64, 64)
+    report = tilelang.compile(main, target=SIM).simulate(x, y)
+    assert not report.findings, report
+    assert np.array_equal(y, (2 * x.astype(float).sum(0)) @ x[0].astype(float))
+
+
+def with_sums_of_another_layout(kind, depth):
+    spread = T.Fragment((64, 64), forward_fn=lambda i, j: ((i * 64 + j) // 8 % 128, j % 8 + i // 16 * 8))
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 192), "float16"), B: T.Tensor((64, 192), "float16"), C: T.Tensor((64, 64), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = (T.alloc_shared((64, depth), "float16") for _ in range(2))
+            a8, b8 = (T.alloc_shared((64, 8), "float16") for _ in range(2))
+            c = T.alloc_fragment((64, 64), "float32")
+            held = T.alloc_fragment((64, depth), "float16")
+            if kind == "annotated":
+                T.annotate_layout({c: spread})
+            T.clear(c)
+            if kind == "a remainder":
+                T.copy(A[0, 0], a8)
+                T.copy(B[0, 0], b8)
+                T.gemm(a8, b8, c, transpose_B=True)
+            if kind == "a held factor":
+                T.copy(A[0, 0], held)
+            for k in T.Pipelined(192 // depth, num_stages=3):
+                T.copy(B[0, k * depth], b)
+                if kind == "a held factor":
+                    T.gemm(held, b, c, transpose_B=True)
+                else:
+                    T.copy(A[0, k * depth], a)
+                    T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C)
+
+    return main
+
+
+@pytest.mark.parametrize("depth", [32, 64])
+@pytest.mark.parametrize("kind", ["annotated", "a remainder", "a held factor"])
+def test_operands_that_may_lie_otherwise_end_products_in_their_turn(kind, depth):
+    a, b, c = numbers(64, 192), numbers(64, 192, seed=1), poisoned(64, 64)
+    kernel = tilelang.compile(with_sums_of_another_layout(kind, depth), target=SIM)
+    for seed in range(3):
+        report = kernel.simulate(a, b, c, seed=seed)
+        assert not report.findings, report
+    x, y = a.astype(float), b.astype(float)
+    if kind == "a held factor":
+        expected = sum(x[:, :depth] @ y[:, k : k + depth].T for k in range(0, 192, depth))
+    else:
+        expected = x @ y.T + (x[:, :8] @ y[:, :8].T if kind == "a remainder" else 0)
+    assert np.array_equal(c, expected)
+
+
+def test_threads_of_a_warp_behind_an_exchange_in_groups():
+    @T.prim_func
+    def main(
+        A: T.Tensor((128, 256), "float16"),
+        B: T.Tensor((256, 64), "float16"),
+        W: T.Tensor((256,), "float32"),
+        Z: T.Tensor((256,), "float32"),
+        C: T.Tensor((128, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            s, c = T.alloc_shared((256,), "float32"), T.alloc_fragment((128, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+            for i in T.Parallel(256):
+                s[i] = W[i]
+            for i in T.Parallel(256):
+                Z[i] = s[i // 128 * 128 + 127 - i % 128]
+            for i in T.Parallel(256):
+                W[i] = Z[i // 2 * 2 + 1 - i % 2] + s[i // 128 * 128 + 127 - i % 128]
+            T.copy(c, C)
+
+    a, b = numbers(128, 256), numbers(256, 64, seed=1)
+    w = np.arange(256, dtype=np.float32)
+    kernel = run(main, a, b, w, np.zeros(256, np.float32), poisoned(128, 64), seeds=range(3))
+    assert "bar_sync_groups" in kernel._kernel.machine_text and "sync_warp" in kernel._kernel.machine_text

@@ -23,8 +23,13 @@ _WAIT = re.compile(r"gsb0, (0x[0-9a-f]+)")
 _PRODUCT = re.compile(r"[A-Z]GMMA\b")
 _FACTOR = re.compile(r"R\d+, R(\d+), gdesc")  # the first of its registers
 _FACTOR_REGISTERS = 4  # of a thread, for 64x16 elements of 16 bits, or as many bytes
-_RESULT = re.compile(r"R(\d+)\b(?!\])")
-_NO_RESULT = ("ST", "RED", "BAR", "WARP", "SYNCS", "BRA", "EXIT", "UTMA", "MEMBAR", "FENCE", "DEPBAR")
+_RESULT = re.compile(r"(?:!?U?P(?:\d|T), )*R(\d+)\b(?!\])")
+_NO_RESULT = (
+    *("ST", "RED", "BAR", "WARP", "SYNCS", "BRA", "EXIT", "UTMA", "MEMBAR", "FENCE", "DEPBAR"),
+    *("RET", "CALL", "BRX", "JMP", "NANOSLEEP"),
+)
+_PAIRS = re.compile(r"D(ADD|MUL|FMA|SETP|MNMX)|CS2R(?!\.32)|.*\.(64|WIDE)\b|.*\.2$")
+_FOURS = re.compile(r"[HID]MMA|.*\.128\b|.*\.4$")
 _ARITHMETIC = re.compile(r"(?:[FHD](?:ADD|MUL|FMA|MNMX)\w*|F2\w+|I2F\w*|FRND|MUFU)\b")
 # The same in CUDA C++: where a kernel begins, and what its lines do.
 _KERNEL = re.compile(r'extern "C" __global__ [^\n]*\n(\w+)\(')
@@ -108,10 +113,9 @@ class _Instruction:
         found = None if self.name.startswith(_NO_RESULT) or self.is_product else _RESULT.match(self.operands)
         if not found:
             return range(0)
-        wide = ".128" in self.name or self.name.endswith(".4")
-        pair = ".64" in self.name or ".WIDE" in self.name or self.name.endswith(".2")
         first = int(found[1])
-        return range(first, first + (4 if wide else 2 if pair else 1))
+        count = 4 if _FOURS.match(self.name) else 2 if _PAIRS.match(self.name) else 1
+        return range(first, first + count)
 
 
 def _functions(sass: str) -> Iterator[tuple[str, list[_Instruction]]]:
