@@ -104,6 +104,11 @@ struct Jumps {
   Accesses head = {};
 };
 
+// Where a team's groups do not meet apart, all of it does.
+Conflict of_team(Conflict c, const Team& team) {
+  return c == Conflict::intra_group && !team.groups ? Conflict::intra_block : c;
+}
+
 struct Inserter {
   const Function& f;
   const Kernel& kernel;
@@ -125,10 +130,8 @@ struct Inserter {
       if (accesses.turn >= 0 && where->contains(s.get())) pass_barrier(*where, s);
     if (a.empty()) return;
     Conflict m = conflict(&Past::pending, a);
-    if (m == Conflict::intra_group) {
-      m = conflict(&Past::in_groups, a);
-      if (m == Conflict::intra_group) need_barrier(placed.in_groups, s);
-    }
+    if (m == Conflict::intra_group) m = conflict(&Past::in_groups, a);
+    if (m == Conflict::intra_group) need_barrier(placed.in_groups, s);
     bool whole = team.count % warp == 0;  // else a warp's barrier would name threads that do not exist
     if (m == Conflict::intra_block || (m == Conflict::intra_warp && !whole)) need_barrier(placed.before, s);
     if (m == Conflict::intra_warp && whole) placed.of_warps.insert(s.get());
@@ -148,8 +151,7 @@ struct Inserter {
     }
   }
   Conflict conflict(Accesses Past::* which, const Accesses& a) const {
-    Conflict m = now.conflict(accesses, which, a, section);
-    return m == Conflict::intra_group && !team.groups ? Conflict::intra_block : m;
+    return of_team(now.conflict(accesses, which, a, section), team);
   }
   void follow(const StatementAccesses& a, bool by_some) { now.follow(a, team, by_some, by_proxy, warp); }
 

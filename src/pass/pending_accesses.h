@@ -29,7 +29,7 @@ struct PendingAccesses : Past {
   void follow(const StatementAccesses& a, const Team& team, bool by_some, const std::set<BufferId>& by_proxy,
               int warp);
   void note(const Accesses& a, const Team& team, int warp);
-  void meet();          // a barrier of the program
+  void meet();                        // a barrier of the program
   bool pass_barrier(bool in_groups);  // one of insert_sync's: does it need a fence?
 
  private:
