@@ -321,29 +321,6 @@ Stmt renamed(const Stmt& s) {
   return substitute(s, fresh);
 }
 
-Stmt replace_buffer(const Stmt& s, BufferId from, BufferId to) {
-  return rewrite(
-      s,
-      [&](const Load& n, Rewriter& self) -> Expr {
-        Expr e = self.children(n);
-        auto* l = e.as<Load>();
-        return l->buffer == from ? load(l->dtype, to, l->index, l->span, l->mask) : e;
-      },
-      [&](const Store& n, Rewriter& self) -> Stmt {
-        Stmt e = self.children(n);
-        auto* st = e.as<Store>();
-        return st->buffer == from ? store(to, st->index, st->value, st->span, st->mask) : e;
-      },
-      [&](const Tile& n, Rewriter& self) -> Stmt {
-        Stmt e = self.children(n);
-        auto* t = e.as<Tile>();
-        std::vector<Operand> operands = t->operands;
-        for (auto& o : operands)
-          if (auto* r = std::get_if<Region>(&o); r && r->buffer == from) r->buffer = to;
-        return tile(*t->op, std::move(operands), t->attrs, t->span, t->body);
-      });
-}
-
 bool uses_var(const Expr& e, const Expr& var) {
   return contains(e, [&](const Var& v) { return &v == var.get(); });
 }

@@ -140,8 +140,6 @@ Stmt substitute(const Stmt& s, const VarMap& values);
 // A copy whose loops and Lets have variables of their own.
 Stmt renamed(const Stmt& s);
 bool uses_var(const Expr& e, const Expr& var);
-// The same of another buffer.
-Stmt replace_buffer(const Stmt& s, BufferId from, BufferId to);
 
 // The statements of a block, and of blocks right in it; of any other statement itself.
 std::vector<Stmt> statements_of(const Stmt& s);

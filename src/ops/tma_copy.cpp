@@ -1,7 +1,7 @@
 // tma_load and tma_store, T.tma_copy in Python: a tile is moved between a tensor and shared memory by the
 // tensor memory accelerator, beside the threads.  The first thread of the team starts it, or, with in_groups,
-// that of each group of 128 threads for the rows that are the group's.  A load counts its
-// bytes at a barrier in memory, at which the program arrives and waits; a store is a group of its own.
+// that of each group of 128 threads for the rows that are the group's.  A load counts its bytes at a barrier
+// in memory, at which the program arrives and waits; a store is a group of its own.
 //
 // A tile moves in boxes of a tensor map (tma_boxes.h), which is asked for as scratch is. Elements outside of
 // the tensor are read as 0 and not written; the barrier counts them all the same.
@@ -358,9 +358,8 @@ Stmt rows_of_group(const Tile& t, LowerContext& ctx) {
     constexpr int64_t pattern = 8;  // rows, of a swizzle
     if (ctx.team.count % Team::group || ctx.team.first % Team::group || !rows || extent % (groups * pattern))
       fail(t.span,
-           "tma_store: in_groups shares {} rows among the groups of {} of the threads [{}, {}): let these be "
-           "whole "
-           "groups, and each share be a multiple of {} rows",
+           "tma_store: in_groups shares {} rows among the groups of {} of the threads [{}, {}): let these "
+           "be whole groups, and each share be a multiple of {} rows",
            extent, Team::group, ctx.team.first, ctx.team.first + ctx.team.count, pattern);
     range.min = range.min + floordiv(ctx.thread, Team::group) * rows;
     range.extent = imm(rows);

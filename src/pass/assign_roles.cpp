@@ -47,7 +47,7 @@ bool has_spare(const RoleLoop& loop) { return loop.late.empty() && !as_int(loop.
 
 void make_words(DividedKernel& all, std::vector<Stmt>& out) {
   std::vector<BarrierWords> made;
-  int64_t warp = all.target.warp;  // one of those that load arrives at `full`
+  int64_t warp = all.target.warp;
   for (auto& loop : all.plan.loops)
     for (auto& ring : loop.rings) {
       Span span = loop.loop->span;
@@ -55,7 +55,7 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
       const std::string& name = all.f[ring.tiles[0]].name;
       RingWords words{add_barrier_words(all.f, name + "_full", slots, span),
                       add_barrier_words(all.f, name + "_empty", slots + spare, span)};
-      made.push_back({words.full, std::vector<int64_t>(slots, 1)});
+      made.push_back({words.full, std::vector<int64_t>(slots, warps_that_load)});
       made.push_back({words.empty, std::vector<int64_t>(slots + spare, all.plan.consumers / warp)});
       all.words.emplace(&ring, words);
     }
@@ -63,7 +63,7 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
     const std::string name = all.f[load.tile].name;
     RingWords words{add_barrier_words(all.f, name + "_full", 1, load.copy->span),
                     add_barrier_words(all.f, name + "_empty", 1, load.copy->span)};
-    made.push_back({words.full, {1}});
+    made.push_back({words.full, {warps_that_load}});
     made.push_back({words.empty, {all.plan.consumers / warp}});
     all.words.emplace(&load, words);
   }
@@ -242,8 +242,8 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
     attrs.entries["role"] = first ? "load" : "compute";
     out.push_back(group(first, count, part, span, 0, std::move(attrs)));
   };
-  Stmt one_warp = group(plan.consumers, target.warp, renamed(loading), span);
-  team(plan.consumers, loading_threads, 2, with_registers(one_warp, "setmaxnreg_dec", plan.load_registers));
+  Stmt by_warps = group(plan.consumers, warps_that_load * target.warp, renamed(loading), span);
+  team(plan.consumers, loading_threads, 2, with_registers(by_warps, "setmaxnreg_dec", plan.load_registers));
   team(0, plan.consumers, 1, with_registers(computing, "setmaxnreg_inc", plan.compute_registers));
   report(all);
   k.threads = {plan.consumers + loading_threads};
@@ -255,7 +255,7 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
 void refuse_timeline(const Function& f, const Target& target) {
   std::vector<std::string> why;
   for (const Note& n : f.notes)
-    if (n.pass == "assign_roles" && n.text.starts_with("no warps of its own"))
+    if (n.pass == "assign_roles")  // of kernels without roles it says nothing else
       why.push_back(fmt::format("{} (line {}): {}", n.subject, n.span.line, n.text));
   if (target.warpgroup.empty())
     why = {fmt::format("{} has no products of warpgroups, which roles are for", target.name)};

@@ -128,10 +128,15 @@ struct Finder {
            f[b].name, f[b].name);
   }
 
-  void unrolled(const For& n) {  // one iteration after the other, without a way back
+  // Is it written out, one iteration behind the other, so that there is no way back?
+  static bool is_written_out(const For& n) {
+    auto extent = as_int(n.extent);
+    return n.loop == Loop::unrolled && extent && !jumps(n.body) &&
+           n.attrs.get_int("unroll_factor", *extent) >= *extent;
+  }
+  void written_out(const For& n) {
     constexpr int64_t most = 8;  // groups in flight are the same from then on
-    int64_t rounds = std::min(most, as_int(n.extent).value_or(most));
-    for (int64_t i = 0; i < rounds; i++) walk(n.body);
+    for (int64_t i = 0; i < std::min(most, *as_int(n.extent)); i++) walk(n.body);
   }
   void loop(const Stmt& body) {
     std::set<const StmtNode*> outside;
@@ -157,8 +162,8 @@ struct Finder {
     if (auto* n = s.as<Block>()) {
       for (auto& x : n->stmts) walk(x);
     } else if (auto* n = s.as<For>()) {
-      if (n->loop == Loop::unrolled)
-        unrolled(*n);
+      if (is_written_out(*n))
+        written_out(*n);
       else
         loop(n->body);
     } else if (auto* n = s.as<While>()) {

@@ -53,12 +53,13 @@ bool fills_factor(const Function& f, const Stmt& s, const Tile& product) {
 
 std::optional<ProductInFlight> LoopPlanner::find_in_flight(int64_t slots) const {
   std::vector<Stmt> rest = rest_of_body();
-  auto* product = rest.empty() ? nullptr : rest.back().as<Tile>();
+  Stmt last = rest.empty() ? Stmt() : rest.back();
+  auto* product = last ? last.as<Tile>() : nullptr;
   if (target.warpgroup.empty() || !product || product->op->name != "gemm") return {};
   int64_t products = 0;
   visit(loop.body, [&](const Tile& t) { products += t.op->name == "gemm"; });
   if (products > 1 || product->attrs.find("in_flight") || !(team == whole_block(kernel))) return {};
-  if (!why_no_wgmma(f, kernel, target, rest.back()).empty()) return {};
+  if (!why_no_wgmma(f, kernel, target, last).empty()) return {};
   BufferId factor = region_of(*product, 0).buffer, sums = region_of(*product, 2).buffer;
   if (may_lie_otherwise(f, kernel, target, *product, sums)) return {};
   for (auto& e : early)
@@ -67,7 +68,7 @@ std::optional<ProductInFlight> LoopPlanner::find_in_flight(int64_t slots) const 
         if (f.storage(e.tile) == f.storage(region_of(*product, o).buffer)) return {};
   auto meets = first_to_meet(f, *product, rest);
   if (!meets && f[factor].scope != Scope::shared) return {};
-  if (!meets) return ProductInFlight{.product = rest.back()};
+  if (!meets) return ProductInFlight{.product = last};
   if (may_lie_otherwise(f, kernel, target, *product, factor)) return {};
   if (*meets == 0 || *meets + 2 != rest.size() || !fills_factor(f, rest[*meets], *product)) return {};
   rest.resize(*meets);
@@ -75,7 +76,7 @@ std::optional<ProductInFlight> LoopPlanner::find_in_flight(int64_t slots) const 
       std::ranges::none_of(rest, [](auto& s) { return s.template as<Let>() || s.template as<Alloc>(); });
   bool others = std::ranges::any_of(early, [&](auto& e) { return is_planned(e) && e.engine != "cp_async"; });
   if (!plain || others || slots < 3) return {};
-  return ProductInFlight{.product = rest_of_body().back(), .ahead = std::move(rest)};
+  return ProductInFlight{.product = last, .ahead = std::move(rest)};
 }
 
 void LoopPlanner::keep_in_flight(const ProductInFlight& flight, int64_t stages,

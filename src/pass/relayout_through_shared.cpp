@@ -70,6 +70,21 @@ bool stores_all(const ParallelNest& nest, const Function& f, BufferId b) {
   return false;
 }
 
+Stmt replace_buffer(const Stmt& s, BufferId from, BufferId to) {
+  return rewrite(
+      s,
+      [&](const Load& n, Rewriter& self) -> Expr {
+        Expr e = self.children(n);
+        auto* l = e.as<Load>();
+        return l->buffer == from ? load(l->dtype, to, l->index, l->span, l->mask) : e;
+      },
+      [&](const Store& n, Rewriter& self) -> Stmt {
+        Stmt e = self.children(n);
+        auto* st = e.as<Store>();
+        return st->buffer == from ? store(to, st->index, st->value, st->span, st->mask) : e;
+      });
+}
+
 Stmt relayout_nest(Relayout& relayout, const For& loop, BufferId fragment) {
   ParallelNest nest = read_nest(loop);
   bool loads = false, stores = false;

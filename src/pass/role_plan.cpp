@@ -103,6 +103,7 @@ void add_slots(const Function& f, RolePlan& plan, int64_t bytes) {
       loop.slots = asked;
     }
 }
+// Nullopt: only a call knows.
 std::optional<int64_t> blocks_of_grid(const Kernel& k) {
   int64_t blocks = 1;
   for (auto& e : k.grid) {
@@ -384,19 +385,16 @@ struct RolePlanner {
       if (n.loop != Loop::pipelined) return;
       Stmt s(&n);
       bool multiplies = contains(n.body, [](const Tile& t) { return t.op->name == "gemm"; });
-      std::string why_whole;  // what the program has not asked for is no refusal
+      std::string why_whole;
       if (contains(n.body, [](const For& inner) { return inner.loop == Loop::pipelined; }))
         why_whole = "it has a pipelined loop in it";
       else if (n.attrs.get_int("num_stages") < 2)
         why_whole = "its tiles have one slot (num_stages is below 2)";
       else if (n.attrs.find("may_divide") && !is_repeated(s))
         why_whole = "it has one turn, and its block no other tile";
-      if (!why_whole.empty() && multiplies)
-        say_whole(s, why_whole, false);
-      else if (!why_whole.empty())
-        return;
-      else
-        loops.push_back(s);
+      if (why_whole.empty()) loops.push_back(s);
+      // The program has not asked for it, so this is no refusal.
+      if (!why_whole.empty() && multiplies) say_whole(s, why_whole, false);
     });
     return loops;
   }

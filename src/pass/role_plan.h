@@ -48,8 +48,8 @@ struct RolePlan {
   const RoleLoop* find(const StmtNode* loop) const;
 };
 
-// A warpgroup, so that it can give registers back; its first warp loads.
-constexpr int64_t loading_threads = 128;
+// A warpgroup, so that it can give registers back; its first warp loads, and alone arrives at `full`.
+constexpr int64_t loading_threads = 128, warps_that_load = 1;
 
 // What it does not find possible it reports.
 RolePlan plan_roles(Function& f, const Kernel& k, const Target& target);

@@ -36,6 +36,7 @@ Stmt store_of(const Function& f, const Kernel& k, const Target& target, const St
   return tma_copy_of(f, k, target, {from, to}, t.span, why_not);
 }
 
+static_assert(Team::group == WarpgroupInstr::threads);
 // Each warpgroup stores the rows that it has written, whether the others have come so far or not.
 Stmt store_in_groups(const Stmt& stored, int64_t threads) {
   auto& t = *stored.as<Tile>();

@@ -67,6 +67,9 @@ struct WarpWidth {
            *number, target.name, warp - 1);
   }
   void check_barrier(const Call& n) const {
+    if (n.intrinsic == &bar_sync_groups && as_int(n.args[1]).value_or(0) <= 0)
+      fail(n.span, "{}: {}, the threads of a group, must be a positive constant", n.intrinsic->name,
+           print(n.args[1]));
     if (!as_int(n.args[0]))  // and what is not known could be the number of a team's own barrier
       fail(n.span, "{}: {}, the number of a barrier, must be a constant: it is part of the instruction",
            n.intrinsic->name, print(n.args[0]));
@@ -97,7 +100,7 @@ struct WarpWidth {
     if (reduction_of(Expr(&n)))
       fail(n.span, "{} must be assigned to a name of its own: y = {}(x)", n.intrinsic->name,
            n.intrinsic->name);
-    if (is_named_barrier(*n.intrinsic)) check_barrier(n);
+    if (is_named_barrier(*n.intrinsic) || n.intrinsic == &bar_sync_groups) check_barrier(n);
     if (!takes_mask(*n.intrinsic) && n.intrinsic->effect != Intrinsic::Effect::warp) return self.children(n);
     std::vector<Expr> args;
     for (auto& a : n.args) args.push_back(self(a));

@@ -320,6 +320,15 @@ struct RoleText : RandomText {
       is("threads in front of the store");
       nest(rows, width, [&] { return fmt::format("{0}[i, j] = {0}[i, j] + 1.0", sums); });
     }
+    if (chance(15)) {  // within the rows of one warpgroup, or of all
+      is("threads exchange in front of the store");
+      std::string s = tile("shared", "f32", rows, width);
+      int64_t turned = chance(70) ? 64 : rows;
+      line("copy({}, {})", sums, s);
+      nest(rows, width, [&] {
+        return fmt::format("{0}[i, j] = {1}[i // {2} * {2} + {3} - i % {2}, j]", sums, s, turned, turned - 1);
+      });
+    }
     line("copy({}, {}[cast<i64>(bx), t, 0 : +{}, 0 : +{}])", sums, out, rows, width);
   }
   Program make() {
@@ -342,7 +351,7 @@ struct RoleText : RandomText {
         many ? fmt::format("h: {}, q: {}", heads, blocks / heads) : fmt::format("bx: {}", blocks);
     // With two blocks at once tiles have fewer slots, which are used again sooner, and threads fewer
     // registers.
-    std::string two = chance(25) ? " {min_blocks_per_sm=2}" : "";
+    std::string two = chance(15) ? " {min_blocks_per_sm=2}" : "";
     if (!two.empty()) is("two blocks at once");
     text += fmt::format("):\n  kernel main grid({}) threads({}){}:\n", grid, threads, two);
     for (auto& t : tiles) text += "    " + t + "\n";

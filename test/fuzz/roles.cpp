@@ -31,6 +31,7 @@ constexpr std::string_view role_features = R"(
   sums that the turn looks at again
   sums that threads change
   tensor of 3 dimensions
+  threads exchange in front of the store
   threads in front of the store
   threads read what products read
   tile beside the loop

@@ -87,8 +87,12 @@ def test_where_the_product_ends_in_its_turn(form, stages):
     assert "k + 1" not in " ".join(
         line for line in kernel.report.text.splitlines() if "parallel i, j" in line
     )
-    if form != "looked at":
-        assert np.array_equal(c, expected)
+    if form == "looked at":
+        w = p.astype(float) - 4 - np.arange(steps * 64) // 64 % 2
+        expected = 0
+        for turn in (slice(k * 64, (k + 1) * 64) for k in range(steps)):
+            expected = (expected + w[:, turn] @ a[:, turn].astype(float).T) / 2
+    assert np.array_equal(c, expected)
 
 
 @pytest.mark.parametrize("steps", [2, 3, 9])
@@ -127,16 +131,18 @@ def test_warpgroups_that_wait_for_their_own_alone(along_K):
 
 
 # ── what a product in flight multiplies ───────────────────────────────────────────────────────────────
-def test_a_factor_in_registers_beyond_the_end_of_an_iteration_is_refused():
+def in_flight_over_the_end(loop):
+    """The product of an iteration is waited for in the next one, which then computes its factor anew."""
+
     @T.prim_func
-    def main(X: T.Tensor((3, 64, 64), "float16"), Y: T.Tensor((64, 64), "float32")):
+    def main(X: T.Tensor((4, 64, 64), "float16"), Y: T.Tensor((64, 64), "float32")):
         with T.Kernel(1, threads=128):
             S = T.alloc_shared((64, 64), "float16")
             P = T.alloc_fragment((64, 64), "float16")  # here
             C = T.alloc_fragment((64, 64), "float32")
             T.copy(X[0, :, :], S)
             T.clear(C)
-            for k in T.serial(3):
+            for k in loop():
                 T.wait_wgmma(0)
                 for i, j in T.Parallel(64, 64):
                     P[i, j] = X[k, i, j] + X[k, i, j]
@@ -144,42 +150,38 @@ def test_a_factor_in_registers_beyond_the_end_of_an_iteration_is_refused():
             T.wait_wgmma(0)
             T.copy(C, Y)
 
-    for target in (SIM, CUDA):
-        with pytest.raises(
-            tilelang.CompileError, match="P is in registers, and a product in flight"
-        ) as caught:
-            tilelang.compile(main, target=target)
-        assert "# here" in str(caught.value)
+    return main
+
+
+@pytest.mark.parametrize("loop", [lambda: T.serial(4), lambda: T.unroll(4, unroll_factor=2)])
+@pytest.mark.parametrize("target", [SIM, CUDA])
+def test_a_factor_in_registers_beyond_the_end_of_an_iteration_is_refused(loop, target):
+    with pytest.raises(tilelang.CompileError, match="P is in registers, and a product") as caught:
+        tilelang.compile(in_flight_over_the_end(loop), target=target)
+    assert "# here" in str(caught.value)
 
 
 @by_disassembler
 @pytest.mark.parametrize("rows, threads", [(64, 128), (128, 128)])
 def test_its_registers_are_kept(rows, threads):
     kernel = tilelang.compile(unpacked(16, threads=threads, rows=rows), target=CUDA)
-    assert kernel.machine_code.overwritten == ()
+    assert "the product runs beside the threads' work for the next one" in kernel.report.text
+    assert "wgmma_m64k16_f16_f32_rs" in kernel.get_kernel_source()
+    assert kernel.machine_code.regions and kernel.machine_code.overwritten == ()
 
 
-def test_an_unrolled_loop_has_no_end_of_an_iteration():
-    @T.prim_func
-    def main(X: T.Tensor((3, 64, 64), "float16"), Y: T.Tensor((64, 64), "float32")):
-        with T.Kernel(1, threads=128):
-            S = T.alloc_shared((64, 64), "float16")
-            P = T.alloc_fragment((64, 64), "float16")
-            C = T.alloc_fragment((64, 64), "float32")
-            T.copy(X[0, :, :], S)
-            T.clear(C)
-            for k in T.unroll(3):
-                T.wait_wgmma(0)
-                for i, j in T.Parallel(64, 64):
-                    P[i, j] = X[k, i, j] + X[k, i, j]
-                T.wgmma_gemm(P, S, C)
-            T.wait_wgmma(0)
-            T.copy(C, Y)
-
-    x, y = numbers(3, 64, 64), poisoned(64, 64)
+def test_a_loop_that_is_written_out_has_no_end_of_an_iteration():
+    main = in_flight_over_the_end(lambda: T.unroll(4))
+    x, y = numbers(4, 64, 64), poisoned(64, 64)
     report = tilelang.compile(main, target=SIM).simulate(x, y)
     assert not report.findings, report
     assert np.array_equal(y, (2 * x.astype(float).sum(0)) @ x[0].astype(float))
+
+
+@by_disassembler
+def test_registers_are_kept_in_a_loop_that_is_written_out():
+    code = tilelang.compile(in_flight_over_the_end(lambda: T.unroll(4)), target=CUDA).machine_code
+    assert code.regions and code.overwritten == ()
 
 
 def with_sums_of_another_layout(kind, depth):

@@ -307,6 +307,9 @@ TEST_CASE("what a target's warps have no bits or lanes for is refused at its lin
   CHECK(contains(refused(distance, narrow), "4: shfl_xor_sync: 32 is not a distance within a warp of sm_80"));
   constexpr std::string_view barrier = "    bar_sync(1, 96)\n    Y[t] = 1\n";
   CHECK(contains(refused(barrier, wide()), "4: bar_sync: 96 threads; the number must be a multiple of 64"));
+  constexpr std::string_view nobody = "    bar_sync_groups(3, 0)\n    Y[t] = 1\n";
+  CHECK(contains(refused(nobody, wide()),
+                 "4: bar_sync_groups: 0, the threads of a group, must be a positive constant"));
   constexpr std::string_view computed = "    bar_sync(t // 32 + 1, 32)\n    Y[t] = 1\n";
   CHECK(contains(refused(computed, narrow),
                  "4: bar_sync: t//32 + 1, the number of a barrier, must be a "
