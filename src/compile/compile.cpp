@@ -29,6 +29,7 @@ constexpr Pass passes[] = {
     {"rasterize", rasterize, Level::tile},
     {"clear_in_products", clear_in_products, Level::tile},
     {"assign_roles", assign_roles, Level::tile},
+    {"launch_early", launch_early, Level::tile},
     {"plan_schedule", plan_schedule, Level::tile},
     {"pipeline_loops", pipeline_loops, Level::tile},
     {"move_boxes", move_boxes, Level::tile},

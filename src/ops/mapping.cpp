@@ -295,6 +295,8 @@ std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, 
     auto fragment = project(nest, loop, groups->access, counts);
     return fragment ? std::optional(fragment_of_elements(*fragment, groups->groups)) : std::nullopt;
   }
+  if (auto common = common_read(nest, a, loop, shape))
+    return project(common->nest, common->mapping, common->access, shape);
   size_t rank = shape.size(), loops = nest.vars.size();
   std::vector<int> dim_of(loops + 1, -1);
   std::vector<bool> covered(rank, false);
@@ -342,6 +344,8 @@ std::optional<Fragment> project(const ParallelNest& nest, const Fragment& loop, 
 bool agrees(const ParallelNest& nest, const Fragment& loop, const NestAccess& a, const Fragment& fragment) {
   if (auto groups = of_groups(nest, a, fragment)) return agrees(nest, loop, groups->first, groups->second);
   if (!loop.layout.terms || !fragment.layout.terms) return false;
+  if (auto common = common_read(nest, a, loop, fragment.shape()))
+    return agrees(common->nest, common->mapping, common->access, fragment);
   // All values that (the iteration's thread) - (the first thread that holds its element) may take …
   std::vector<std::vector<int64_t>> difference;
   for (size_t l = 0; l <= nest.vars.size(); l++) difference.push_back(thread_parts(loop, l));

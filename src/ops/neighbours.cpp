@@ -83,4 +83,27 @@ Fragment fragment_of_elements(const Fragment& of_groups, const std::vector<int64
   return make_fragment(std::move(shape), of_groups.replicas, std::move(terms));
 }
 
+std::optional<CommonRead> common_read(const ParallelNest& nest, const NestAccess& a, const Fragment& mapping,
+                                      const std::vector<int64_t>& shape) {
+  if (a.is_store) return std::nullopt;
+  CommonRead out{.nest = nest, .access = a, .mapping = mapping};
+  std::vector<int64_t> groups(nest.vars.size(), 1);
+  for (size_t d = 0; d < a.index.size(); d++) {
+    auto* quotient = a.index[d].as<Binary>();
+    if (!quotient || quotient->op != BinaryOp::floordiv) continue;
+    auto l = loop_of(nest, quotient->a);
+    auto group = as_int(quotient->b);
+    if (!l || !group || *group < 2 || nest.extents[*l] != *group * shape[d] || groups[*l] > 1)
+      return std::nullopt;
+    groups[*l] = *group;
+    out.nest.extents[*l] /= *group;
+    out.access.index[d] = nest.vars[*l];
+  }
+  if (product(groups) == 1) return std::nullopt;
+  auto of_groups = fragment_of_groups(mapping, groups);
+  if (!of_groups) return std::nullopt;
+  out.mapping = std::move(*of_groups);
+  return out;
+}
+
 }  // namespace tl

@@ -26,4 +26,15 @@ std::optional<Fragment> fragment_of_groups(const Fragment& fragment, const std::
 // The other way: each group in neighbouring registers.
 Fragment fragment_of_elements(const Fragment& of_groups, const std::vector<int64_t>& groups);
 
+// A read that neighbouring iterations have in common, of the index v // c: as one in a nest of groups of c
+// iterations each, which the index then names, and the mapping of these groups. Nullopt where it is none, or
+// the iterations of a group run on different threads.
+struct CommonRead {
+  ParallelNest nest;
+  NestAccess access;
+  Fragment mapping;
+};
+std::optional<CommonRead> common_read(const ParallelNest& nest, const NestAccess& a, const Fragment& mapping,
+                                      const std::vector<int64_t>& shape);
+
 }  // namespace tl

@@ -100,22 +100,6 @@ void report(DividedKernel& all) {
   }
 }
 
-// What leaves behind the loops leaves beside the loads of the next tile.
-void plan_stores(DividedKernel& all) {
-  int64_t left = all.plan.free_bytes;
-  std::vector<Stmt> copies;
-  walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext&) {
-    if (s.as<Tile>()) copies.push_back(s);
-    return !all.plan.find(s);
-  });
-  for (auto& s : copies)
-    if (auto store = plan_parts(all.f, all.k, all.target, s, left)) {
-      const BufferInfo& stage = all.f[store->stage];
-      left -= product(tile_shape(stage)) * stage.dtype.bits / 8;
-      all.stores.push_back(*store);
-    }
-}
-
 // Do all blocks have as much to do?  Else the chip gives each of them to the multiprocessor that is free
 // first, which no fixed walk through the grid does.
 bool has_even_blocks(const Kernel& k, const RolePlan& plan) {
@@ -135,6 +119,29 @@ bool has_even_blocks(const Kernel& k, const RolePlan& plan) {
     return false;
   });
   return even;
+}
+
+// Do blocks go through the grid, from tile to tile?
+bool walks_grid(const Kernel& k, const Target& target, const RolePlan& plan) {
+  int64_t resident = target.multiprocessors.count * plan.blocks;
+  return blocks_of_grid(k).value_or(resident + 1) > resident && has_even_blocks(k, plan);
+}
+
+// What leaves behind the loops leaves beside the loads of the next tile.
+void plan_stores(DividedKernel& all) {
+  int64_t left = all.plan.free_bytes;
+  bool walks = walks_grid(all.k, all.target, all.plan);
+  std::vector<std::pair<Stmt, bool>> copies;  // whether a block comes there once
+  walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext& at) {
+    if (s.as<Tile>()) copies.push_back({s, !walks && at.loops.empty()});
+    return !all.plan.find(s);
+  });
+  for (auto& [s, once] : copies)
+    if (auto store = plan_parts(all.f, all.k, all.target, s, left, once)) {
+      const BufferInfo& stage = all.f[store->stage];
+      left -= product(tile_shape(stage)) * stage.dtype.bits / 8;
+      all.stores.push_back(*store);
+    }
 }
 
 // Those that the role that loads fills, which both roles see, and what keeps work beside products.
@@ -173,7 +180,7 @@ void order_blocks(Function& f, Kernel& k, const Target& target, const RolePlan& 
     for (auto& ring : loop.rings) loads.insert(loads.end(), ring.copies.begin(), ring.copies.end());
   int64_t resident = target.multiprocessors.count * plan.blocks;
   BlockOrder order = plan_block_order(f, k, loads, resident);
-  if (has_even_blocks(k, plan))
+  if (walks_grid(k, target, plan))
     walk_grid(f, k, resident, order);
   else
     reorder_grid(f, k, resident, order);
@@ -217,9 +224,19 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   std::optional<RoleStamps> stamps;
   if (wants_timeline(k)) stamps.emplace(f, kernel, out);
   auto [loading, computing] = parts_of(all, stamps ? &*stamps : nullptr);
-  computing = rewrite(computing, [&](const Alloc& n, Rewriter&) -> Stmt {
-    return tiles.contains(n.buffer) ? block({}, n.span) : Stmt(&n);
-  });
+  bool waits = false;  // the program, for the kernel in front of it
+  computing = rewrite(
+      computing,
+      [&](const Alloc& n, Rewriter&) -> Stmt {
+        return tiles.contains(n.buffer) ? block({}, n.span) : Stmt(&n);
+      },
+      [&](const Eval& n, Rewriter&) -> Stmt {
+        auto* called = n.value.as<Call>();
+        if (!called || called->intrinsic != &pdl_sync) return Stmt(&n);
+        waits = true;
+        return block({}, n.span);
+      });
+  if (waits) out.push_back(eval(call(pdl_sync, {}, span), span));  // both roles, before anything
   if (!all.stores.empty())
     computing =
         block({computing, all.instruction("cp_async_bulk_wait_group_read", {imm(0, i32)}, span)}, span);

@@ -15,6 +15,8 @@ Function rasterize(Function f, const Target& target);
 Function clear_in_products(Function f, const Target& target);
 // Pipelined loops around products of warpgroups: warps of their own load the tiles, the others compute.
 Function assign_roles(Function f, const Target& target);
+// Kernels with roles are launched before the kernel in front of them has ended, and wait for it themselves.
+Function launch_early(Function f, const Target& target);
 // T.Pipelined: which copies run ahead, by which engine, and how many slots their tiles get.
 Function plan_schedule(Function f, const Target& target);
 // Carries that plan out; no pipelined loop is left.

@@ -14,6 +14,16 @@
 #include "target/effects.h"
 
 namespace tl {
+
+std::optional<int64_t> blocks_of_grid(const Kernel& k) {
+  int64_t blocks = 1;
+  for (auto& e : k.grid) {
+    auto extent = as_int(e);
+    if (!extent) return std::nullopt;
+    blocks *= *extent;
+  }
+  return blocks;
+}
 namespace {
 
 constexpr int64_t most_blocks = 2;  // of a multiprocessor
@@ -103,16 +113,6 @@ void add_slots(const Function& f, RolePlan& plan, int64_t bytes) {
       loop.slots = asked;
     }
 }
-// Nullopt: only a call knows.
-std::optional<int64_t> blocks_of_grid(const Kernel& k) {
-  int64_t blocks = 1;
-  for (auto& e : k.grid) {
-    auto extent = as_int(e);
-    if (!extent) return std::nullopt;
-    blocks *= *extent;
-  }
-  return blocks;
-}
 // How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory;
 // why that is too little, or "".
 std::string share_chip(const Function& f, const Kernel& k, const Target& target, RolePlan& plan) {
@@ -171,7 +171,10 @@ std::string why_one_role(const Kernel& k, const Target& target) {
       [&](const Call& n) {
         using Effect = Intrinsic::Effect;
         auto effect = n.intrinsic->effect;
-        bool harmless = n.intrinsic->atomic != Intrinsic::Atomic::none ||
+        // Each role waits at its beginning for the kernel in front (assign_roles), and whoever stores says when
+        // the next one may begin.
+        bool dependent = n.intrinsic == &pdl_sync || n.intrinsic == &pdl_trigger;
+        bool harmless = dependent || n.intrinsic->atomic != Intrinsic::Atomic::none ||
                         n.intrinsic->name == "assume_true" || n.intrinsic->name == "device_assert";
         bool orders = effect == Effect::barrier || effect == Effect::partial_barrier ||
                       (effect == Effect::memory && !harmless);

@@ -1,5 +1,6 @@
 // Which loops of a kernel are divided among roles: warps that only load tiles, and those that compute.
 #pragma once
+#include <optional>
 #include <set>
 
 #include "ops/op.h"
@@ -47,6 +48,9 @@ struct RolePlan {
   const RoleLoop* find(const Stmt& loop) const;
   const RoleLoop* find(const StmtNode* loop) const;
 };
+
+// Of the kernel; nullopt: only a call knows.
+std::optional<int64_t> blocks_of_grid(const Kernel& k);
 
 // A warpgroup, so that it can give registers back; its first warp loads, and alone arrives at `full`.
 constexpr int64_t loading_threads = 128, warps_that_load = 1;

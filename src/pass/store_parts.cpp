@@ -27,7 +27,7 @@ Stmt store_of(const Function& f, const Kernel& k, const Target& target, const St
   Region to = region_of(t, 1);
   std::vector<int64_t> shape = region_shape(whole(f, plan.stage));
   Region from{plan.stage,
-              {{.min = floormod(part, 2), .extent = imm(1), .point = true},
+              {{.min = floormod(part, plan.slots), .extent = imm(1), .point = true},
                {.min = imm(0), .extent = imm(shape[1])},
                {.min = imm(0), .extent = imm(plan.width)}}};
   Range& columns = to.ranges.back();
@@ -48,7 +48,7 @@ Stmt store_in_groups(const Stmt& stored, int64_t threads) {
 }  // namespace
 
 std::optional<StoreParts> plan_parts(Function& f, const Kernel& k, const Target& target, const Stmt& copy,
-                                     int64_t free_bytes) {
+                                     int64_t free_bytes, bool once) {
   auto* t = copy.as<Tile>();
   if (!t || t->op->name != "copy" || !t->attrs.entries.empty()) return std::nullopt;
   const Region &from = region_of(*t, 0), &to = region_of(*t, 1);
@@ -62,19 +62,27 @@ std::optional<StoreParts> plan_parts(Function& f, const Kernel& k, const Target&
   if (shape[0] % (WarpgroupInstr::m * (thread_count(k) / WarpgroupInstr::threads))) return std::nullopt;
   Moving moves = moving(*t, f, to);
   if (moves.size() != 2 || moves.back().first + 1 != to.ranges.size()) return std::nullopt;
-  for (int64_t row_bytes : {128, 64}) {
-    int64_t width = row_bytes * 8 / tensor.dtype.bits, bytes = 2 * shape[0] * row_bytes;
-    if (shape[1] % (2 * width) || bytes > free_bytes) continue;  // an even number, for two tiles in turn
+  auto with_stage = [&](int64_t width, int64_t slots) -> std::optional<StoreParts> {
+    if (slots * shape[0] * width * tensor.dtype.bits / 8 > free_bytes) return std::nullopt;
     BufferId stage = f.add({.name = tensor.name + "_part",
                             .dtype = tensor.dtype,
-                            .shape = {imm(2), imm(shape[0]), imm(width)},
+                            .shape = {imm(slots), imm(shape[0]), imm(width)},
                             .scope = Scope::shared,
                             .span = t->span});
-    StoreParts plan{copy, stage, width, shape[1] / width};
+    StoreParts plan{copy, stage, width, shape[1] / width, slots};
     std::string why_not;
     store_of(f, k, target, plan, imm(0), why_not);
     if (why_not.empty()) return plan;
     f.buffers.pop_back();
+    return std::nullopt;
+  };
+  constexpr int64_t least_panel = 64;  // bytes of a row: shorter ones meet in banks, and TMA moves them slowly
+  if (once && shape[1] * tensor.dtype.bits / 8 % least_panel == 0)
+    if (auto plan = with_stage(shape[1], 1)) return plan;
+  for (int64_t row_bytes : {128, 64}) {
+    int64_t width = row_bytes * 8 / tensor.dtype.bits;
+    if (shape[1] % (2 * width)) continue;  // an even number, for two tiles in turn
+    if (auto plan = with_stage(width, 2)) return plan;
   }
   return std::nullopt;
 }
@@ -87,10 +95,12 @@ Stmt store_in_parts(Function& f, const Kernel& k, const Target& target, const St
   const Region& to_stage = region_of(*stored.as<Tile>(), 0);
   Region from = region_of(t, 0);
   from.ranges[1] = {.min = part * plan.width, .extent = imm(plan.width)};
-  Expr left = imm(1, i32);  // the part before the last one has left its tile
-  std::vector<Stmt> body{eval(call(*find_instr("cp_async_bulk_wait_group_read"), {left}, t.span), t.span),
-                         make_tile(f, row_of(t), {from, to_stage}, {}, t.span),
+  std::vector<Stmt> body{make_tile(f, row_of(t), {from, to_stage}, {}, t.span),
                          store_in_groups(stored, thread_count(k))};
+  if (plan.parts == 1) return substitute(block(std::move(body), t.span), {{part.as<Var>(), imm(0)}});
+  Expr left = imm(1, i32);  // the part before the last one has left its tile
+  body.insert(body.begin(),
+              eval(call(*find_instr("cp_async_bulk_wait_group_read"), {left}, t.span), t.span));
   return for_loop(part, imm(0), imm(plan.parts), Loop::unrolled, block(std::move(body), t.span), t.span);
 }
 

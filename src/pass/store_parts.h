@@ -1,5 +1,6 @@
 // A fragment leaves for a tensor in parts: each is written to one of two tiles in shared memory, from where
-// the tensor memory accelerator stores it beside the threads.
+// the tensor memory accelerator stores it beside the threads. Where a block stores nothing else, and all of it
+// fits, it leaves at once: so all threads wait for each other once only.
 #pragma once
 #include "ops/op.h"
 
@@ -7,12 +8,13 @@ namespace tl {
 
 struct StoreParts {
   Stmt copy;       // of the program
-  BufferId stage;  // shared [2, rows, width]
-  int64_t width = 0, parts = 0;
+  BufferId stage;  // shared [slots, rows, width]
+  int64_t width = 0, parts = 0, slots = 2;
 };
-// Nullopt where the accelerator cannot store it, or two parts do not fit into so many bytes.
+// Nullopt where the accelerator cannot store it, or two parts do not fit into so many bytes; `once`: a block
+// comes to the copy once.
 std::optional<StoreParts> plan_parts(Function& f, const Kernel& k, const Target& target, const Stmt& copy,
-                                     int64_t free_bytes);
+                                     int64_t free_bytes, bool once);
 // What takes the copy's place.  Behind all of them a wait of the threads that began them is due.
 Stmt store_in_parts(Function& f, const Kernel& k, const Target& target, const StoreParts& plan);
 

@@ -132,17 +132,28 @@ def _graph(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n
 
 
 def _activity(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
-    """The time the GPU spends in what `fn` launches: traced with the flushes, then without `fn`."""
+    """The time the GPU spends in what each call of `fn` launches, without the flush in front of it."""
 
-    def busy(*calls: Callable[[], Any] | None) -> float:
+    def busy(calls: int, *what: Callable[[], Any] | None) -> list[float]:
+        """Of each thing that the GPU did, in order."""
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
-            for _ in range(n):
-                for call in filter(None, calls):
+            for _ in range(calls):
+                for call in filter(None, what):
                     call()
             torch.cuda.synchronize()
-        return sum(row.self_device_time_total for row in trace.key_averages()) / 1e3
+        done = [event for event in trace.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        done.sort(key=lambda event: event.time_range.start)
+        return [event.time_range.elapsed_us() / 1e3 for event in done]
 
-    return [(busy(flush, fn) - (busy(flush) if flush else 0.0)) / n]
+    flushes = len(busy(1, flush)) if flush else 0
+    times = busy(n, flush, fn)
+    each, rest = divmod(len(times), n)
+    if rest:
+        raise RuntimeError(
+            f"do_bench: in {n} calls the GPU did {len(times)} things, so the calls do not all launch as many; "
+            "measure by backend='event'"
+        )
+    return [sum(times[i + flushes : i + each]) for i in range(0, len(times), each)]
 
 
 _BACKENDS = {"event": _events, "cudagraph": _graph, "cupti": _activity, "wall": _wall}

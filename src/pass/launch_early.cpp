@@ -1,0 +1,95 @@
+// launch_early: a kernel with roles is launched before the kernel in front of it has ended (programmatic
+// dependent launch), and waits for that itself: its blocks then come to the chip, and make their barriers,
+// beside the end of the other. Behind the wait everything is as after an ordinary launch.
+//
+//   kernel:                         kernel:
+//     barriers are made               barriers are made
+//     group(256 : +128): …      ->    pdl_sync()
+//     group(0 : +256):                group(256 : +128): …
+//       for k …                       group(0 : +256):
+//       copy(Cl, C_part)                for k …
+//       tma_store(C_part, C)            pdl_trigger()
+//                                       copy(Cl, C_part); tma_store(C_part, C)
+//
+// By the trigger the blocks of the next kernel may come as soon as all of this one store their results, and not
+// only when they have ended.
+#include <algorithm>
+
+#include "ir/build.h"
+#include "ir/intrinsic.h"
+#include "ir/rewrite.h"
+#include "pass/passes.h"
+#include "pass/role_plan.h"
+#include "target/effects.h"
+
+namespace tl {
+namespace {
+
+bool is_role(const Stmt& s) { return s.as<Group>() && s.as<Group>()->attrs.find("role"); }
+bool computes(const Stmt& s) { return is_role(s) && s.as<Group>()->attrs.get_string("role") == "compute"; }
+
+bool writes_tensor(const Function& f, const Stmt& s) {
+  bool writes = false;
+  visit_effects(s, [&](const Stmt&, const Effect& e) {
+    writes |= e.access != Access::read && f[e.buffer].scope == Scope::global;
+  });
+  return writes;
+}
+
+// Measured: a trigger gains up to 7 % where a block has nearly every multiprocessor, and loses up to 10 % where
+// the next kernel's blocks find many of them free, and fewer later, or where not all blocks run at once
+// (bench/results/2026-11-28-launch.md).
+bool fills_chip_once(const Kernel& k, const Target& target) {
+  std::optional<int64_t> blocks = blocks_of_grid(k);
+  int64_t chip = target.multiprocessors.count;
+  return blocks && *blocks <= chip && 8 * *blocks >= 7 * chip;
+}
+
+bool has_product(const Stmt& s) {
+  return contains(s, [](const Tile& t) { return t.op->name == "gemm"; });
+}
+
+// Behind the last product in front of what is stored; `s` stores something.
+Stmt with_trigger(const Function& f, const Stmt& s) {
+  Stmt trigger = eval(call(pdl_trigger, {}, s->span), s->span);
+  auto* b = s.as<Block>();
+  if (!b) return block({trigger, s}, s->span);
+  std::vector<Stmt> out = b->stmts;
+  auto store = std::ranges::find_if(out, [&](auto& inner) { return writes_tensor(f, inner); });
+  auto place = std::find_if(std::reverse_iterator(store), out.rend(), has_product).base();
+  if (place == out.begin())
+    *store = with_trigger(f, *store);
+  else
+    out.insert(place, trigger);
+  return block(std::move(out), s->span);
+}
+
+void launch_early(Function& f, Kernel& k, const Target& target) {
+  auto* body = k.body.as<Block>();
+  if (!body || std::ranges::none_of(body->stmts, computes)) return;
+  if (contains(k.body, [](const Call& n) { return n.intrinsic == &pdl_sync; })) return;  // the program says when
+  std::vector<Stmt> out = body->stmts;
+  bool triggers = fills_chip_once(k, target);
+  if (triggers)
+    for (Stmt& s : out)
+      if (computes(s) && writes_tensor(f, s)) {
+        auto& g = *s.as<Group>();
+        s = group(g.first, g.count, with_trigger(f, g.body), g.span, g.max_regs, g.attrs);
+      }
+  out.insert(std::ranges::find_if(out, is_role), eval(call(pdl_sync, {}, k.span), k.span));
+  k.body = block(std::move(out), k.body->span);
+  f.notes.push_back(
+      {"launch_early", k.name,
+       std::string("is launched before the kernel in front of it has ended, and waits for that before it loads") +
+           (triggers ? "; the next one may be as soon as all blocks store their results" : ""),
+       k.span});
+}
+
+}  // namespace
+
+Function launch_early(Function f, const Target& target) {
+  for (Kernel& k : f.kernels) launch_early(f, k, target);
+  return f;
+}
+
+}  // namespace tl
