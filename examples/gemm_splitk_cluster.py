@@ -37,7 +37,7 @@ def gemm(M, N, K, split=4, block_M=64, block_N=64, block_K=64, threads=128):
             landed = T.alloc_cluster_barrier(1)
             rank, column = T.block_rank_in_cluster(), T.get_cluster_id() * block_N
             if T.get_thread_binding() == 0:
-                T.mbarrier_arrive_expect_tx(landed, split * rows * block_N * 4)
+                T.mbarrier_arrive_expect_tx(landed, (split - 1) * rows * block_N * 4)
 
             T.clear(C_local)
             for k in T.Pipelined(part // block_K, num_stages=3):
@@ -47,12 +47,14 @@ def gemm(M, N, K, split=4, block_M=64, block_N=64, block_K=64, threads=128):
 
             T.copy(C_local, partial)
             for r in T.unroll(split):
-                T.copy_cluster(
-                    partial[r * rows : (r + 1) * rows, :],
-                    received[rank, :, :],
-                    dst_block=r,
-                    remote_barrier=landed,
-                )
+                if r != rank:
+                    T.copy_cluster(
+                        partial[r * rows : (r + 1) * rows, :],
+                        received[rank, :, :],
+                        dst_block=r,
+                        remote_barrier=landed,
+                    )
+            T.copy(partial[rank * rows : (rank + 1) * rows, :], received[rank, :, :])
             T.barrier_wait(landed, 0)
             total = T.alloc_fragment((rows, block_N), "float32")
             T.clear(total)

@@ -11,13 +11,14 @@
 //       tma_store(C_part, C)            pdl_trigger()
 //                                       copy(Cl, C_part); tma_store(C_part, C)
 //
-// By the trigger the blocks of the next kernel may come as soon as all of this one store their results, and not
-// only when they have ended.
+// By the trigger the blocks of the next kernel may come as soon as all of this one store their results, and
+// not only when they have ended.
 #include <algorithm>
 
 #include "ir/build.h"
 #include "ir/intrinsic.h"
 #include "ir/rewrite.h"
+#include "ops/regions.h"
 #include "pass/passes.h"
 #include "pass/role_plan.h"
 #include "target/effects.h"
@@ -36,13 +37,28 @@ bool writes_tensor(const Function& f, const Stmt& s) {
   return writes;
 }
 
-// Measured: a trigger gains up to 7 % where a block has nearly every multiprocessor, and loses up to 10 % where
-// the next kernel's blocks find many of them free, and fewer later, or where not all blocks run at once
-// (bench/results/2026-11-28-launch.md).
-bool fills_chip_once(const Kernel& k, const Target& target) {
+// Do the rows of all that is loaded begin where lines of the L2 cache do?
+bool loads_whole_lines(const Function& f, const Kernel& k) {
+  constexpr int64_t line = 128;  // bytes
+  bool whole = true;
+  visit(k.body, [&](const Tile& t) {
+    if (t.op->name != "tma_load") return;
+    const BufferInfo& info = f[region_of(t, 0).buffer];
+    size_t rank = info.shape.size();
+    if (rank < 2) return;
+    auto row = as_int(info.strides.empty() ? info.shape.back() : info.strides[rank - 2]);
+    whole &= row && *row * info.dtype.bits / 8 % line == 0;
+  });
+  return whole;
+}
+
+// Measured: a trigger gains 1 to 7 % where a block has nearly every multiprocessor. It loses 1 to 10 % where
+// the next kernel's blocks find many of them free, or not all blocks run at once, or rows begin within lines,
+// so that loads take longer (bench/results/2026-11-28-launch.md).
+bool fills_chip_once(const Function& f, const Kernel& k, const Target& target) {
   std::optional<int64_t> blocks = blocks_of_grid(k);
   int64_t chip = target.multiprocessors.count;
-  return blocks && *blocks <= chip && 8 * *blocks >= 7 * chip;
+  return blocks && *blocks <= chip && 6 * *blocks >= 5 * chip && loads_whole_lines(f, k);
 }
 
 bool has_product(const Stmt& s) {
@@ -67,9 +83,10 @@ Stmt with_trigger(const Function& f, const Stmt& s) {
 void launch_early(Function& f, Kernel& k, const Target& target) {
   auto* body = k.body.as<Block>();
   if (!body || std::ranges::none_of(body->stmts, computes)) return;
-  if (contains(k.body, [](const Call& n) { return n.intrinsic == &pdl_sync; })) return;  // the program says when
+  if (contains(k.body, [](const Call& n) { return n.intrinsic == &pdl_sync; }))
+    return;  // the program says when
   std::vector<Stmt> out = body->stmts;
-  bool triggers = fills_chip_once(k, target);
+  bool triggers = fills_chip_once(f, k, target);
   if (triggers)
     for (Stmt& s : out)
       if (computes(s) && writes_tensor(f, s)) {
@@ -80,7 +97,8 @@ void launch_early(Function& f, Kernel& k, const Target& target) {
   k.body = block(std::move(out), k.body->span);
   f.notes.push_back(
       {"launch_early", k.name,
-       std::string("is launched before the kernel in front of it has ended, and waits for that before it loads") +
+       std::string(
+           "is launched before the kernel in front of it has ended, and waits for that before it loads") +
            (triggers ? "; the next one may be as soon as all blocks store their results" : ""),
        k.span});
 }

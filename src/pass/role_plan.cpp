@@ -171,8 +171,8 @@ std::string why_one_role(const Kernel& k, const Target& target) {
       [&](const Call& n) {
         using Effect = Intrinsic::Effect;
         auto effect = n.intrinsic->effect;
-        // Each role waits at its beginning for the kernel in front (assign_roles), and whoever stores says when
-        // the next one may begin.
+        // Each role waits at its beginning for the kernel in front (assign_roles), and whoever stores says
+        // when the next one may begin.
         bool dependent = n.intrinsic == &pdl_sync || n.intrinsic == &pdl_trigger;
         bool harmless = dependent || n.intrinsic->atomic != Intrinsic::Atomic::none ||
                         n.intrinsic->name == "assume_true" || n.intrinsic->name == "device_assert";

@@ -76,7 +76,8 @@ std::optional<StoreParts> plan_parts(Function& f, const Kernel& k, const Target&
     f.buffers.pop_back();
     return std::nullopt;
   };
-  constexpr int64_t least_panel = 64;  // bytes of a row: shorter ones meet in banks, and TMA moves them slowly
+  constexpr int64_t least_panel =
+      64;  // bytes of a row: shorter ones meet in banks, and TMA moves them slowly
   if (once && shape[1] * tensor.dtype.bits / 8 % least_panel == 0)
     if (auto plan = with_stage(shape[1], 1)) return plan;
   for (int64_t row_bytes : {128, 64}) {
@@ -99,8 +100,7 @@ Stmt store_in_parts(Function& f, const Kernel& k, const Target& target, const St
                          store_in_groups(stored, thread_count(k))};
   if (plan.parts == 1) return substitute(block(std::move(body), t.span), {{part.as<Var>(), imm(0)}});
   Expr left = imm(1, i32);  // the part before the last one has left its tile
-  body.insert(body.begin(),
-              eval(call(*find_instr("cp_async_bulk_wait_group_read"), {left}, t.span), t.span));
+  body.insert(body.begin(), eval(call(*find_instr("cp_async_bulk_wait_group_read"), {left}, t.span), t.span));
   return for_loop(part, imm(0), imm(plan.parts), Loop::unrolled, block(std::move(body), t.span), t.span);
 }
 

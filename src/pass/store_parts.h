@@ -1,6 +1,6 @@
 // A fragment leaves for a tensor in parts: each is written to one of two tiles in shared memory, from where
-// the tensor memory accelerator stores it beside the threads. Where a block stores nothing else, and all of it
-// fits, it leaves at once: so all threads wait for each other once only.
+// the tensor memory accelerator stores it beside the threads. Where a block stores nothing else, and all of
+// it fits, it leaves at once: so all threads wait for each other once only.
 #pragma once
 #include "ops/op.h"
 

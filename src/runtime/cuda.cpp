@@ -92,6 +92,8 @@ class Cuda final : public Device {
     chip = chip_name(attribute(compute_major), attribute(compute_minor));
     most_shared = attribute(shared_optin);
     has_pools = attribute(pools_supported) != 0;
+    constexpr int in_graphs = 12030;  // the driver that captures early launches, too
+    launches_early = d.launch_with && d.version >= in_graphs && attribute(compute_major) >= 9;
   }
 
   Module load(const Program& program, const DeviceBinary& binary) override {
@@ -137,8 +139,7 @@ class Cuda final : public Device {
     auto x = unsigned(grid[0]), y = unsigned(grid[1]), z = unsigned(grid[2]),
          shared = unsigned(entry.shared_bytes);
     auto [tx, ty, tz] = entry.threads;
-    int status = entry.dependent && d.launch_with && attribute(compute_major) >= 9
-                     ? launch_early(entry, grid, handle(stream), parameters)
+    int status = entry.dependent && launches_early ? launch_early(entry, grid, handle(stream), parameters)
                  : entry.cooperative
                      ? d.launch_together(code, x, y, z, tx, ty, tz, shared, handle(stream), parameters)
                      : d.launch(code, x, y, z, tx, ty, tz, shared, handle(stream), parameters, nullptr);
@@ -215,7 +216,7 @@ class Cuda final : public Device {
  private:
   const Driver& d = cuda_driver();
   int most_shared = 0;
-  bool has_pools = false;
+  bool has_pools = false, launches_early = false;
   std::once_flag retained;
   Driver::Context primary = nullptr;
   RecentLaunches recent;
@@ -260,7 +261,7 @@ class Cuda final : public Device {
                       program.name, program.chip, ordinal, name, chip, chip));
   }
 
-  // The kernel may begin before the one in front of it has ended; T.pdl_sync waits for that.
+  // The kernel may begin before the one in front of it has ended; its pdl_sync waits for that.
   int launch_early(const LoadedEntry& entry, const std::array<int64_t, 3>& grid, Driver::StreamHandle stream,
                    void** parameters) const {
     constexpr int cooperative = 2, programmatic_serialization = 6;  // CUlaunchAttributeID

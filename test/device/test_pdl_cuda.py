@@ -59,3 +59,73 @@ def test_a_chain(graph):
         check = torch.zeros_like(b)
         kernel(a, check)
         assert torch.equal(check, b)
+
+
+def multiply(n, block_N=128):
+    """C = A @ B, whose loop roles divide on Hopper: launched early without a word of the program's."""
+
+    @T.prim_func
+    def main(A: T.Tensor((n, n), "float16"), B: T.Tensor((n, n), "float16"), C: T.Tensor((n, n), "float16")):
+        with T.Kernel(n // block_N, n // 64, threads=128) as (bx, by):
+            A_shared = T.alloc_shared((64, 64), "float16")
+            B_shared = T.alloc_shared((64, block_N), "float16")
+            C_local = T.alloc_fragment((64, block_N), "float32")
+            T.clear(C_local)
+            for k in T.Pipelined(n // 64, num_stages=4):
+                T.copy(A[by * 64, k * 64], A_shared)
+                T.copy(B[k * 64, bx * block_N], B_shared)
+                T.gemm(A_shared, B_shared, C_local)
+            T.copy(C_local, C[by * 64, bx * block_N])
+
+    return main
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("block_N", [64, 128])  # more blocks than run at once, a block for nearly each
+def test_products_between_work_of_others(graph, block_N):
+    """Each product reads what torch has just made of the one before, and writes what torch reads next."""
+    n, links = 1024, 8
+    kernel = tilelang.compile(multiply(n, block_N), target="cuda")
+    first = torch.randn(n, n, device="cuda", dtype=torch.float16)
+    weights = torch.randn(n, n, device="cuda", dtype=torch.float16) / n**0.5
+    a, c, sums = torch.empty_like(first), torch.empty_like(first), torch.zeros(links, device="cuda")
+    other = torch.cuda.Stream()
+
+    def run(wait=lambda: None):
+        a.copy_(first)
+        for i in range(links):
+            c.fill_(float("nan"))
+            wait()
+            kernel(a, weights, c)
+            wait()
+            if i % 2:
+                kernel(c, weights, a)  # one behind the other
+            else:
+                torch.tanh(c, out=a)
+            wait()
+            ready = torch.cuda.Event()
+            ready.record()
+            with torch.cuda.stream(other):
+                other.wait_event(ready)
+                sums[i] = a.float().abs().sum()
+                done = torch.cuda.Event()
+                done.record()
+            done.wait()
+
+    run(torch.cuda.synchronize)
+    torch.cuda.synchronize()
+    want, sums_wanted = a.clone(), sums.clone()
+    assert torch.isfinite(want).all()
+    if graph:
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            run()
+        again = captured.replay
+    else:
+        again = run
+    for _ in range(20):
+        a.fill_(float("nan"))
+        again()
+    torch.cuda.synchronize()
+    assert torch.equal(a, want)
+    torch.testing.assert_close(sums, sums_wanted, rtol=1e-5, atol=0)

@@ -150,7 +150,7 @@ def _activity(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None
     each, rest = divmod(len(times), n)
     if rest:
         raise RuntimeError(
-            f"do_bench: in {n} calls the GPU did {len(times)} things, so the calls do not all launch as many; "
+            f"do_bench: in {n} calls the GPU did {len(times)} things, so not each call launches as many; "
             "measure by backend='event'"
         )
     return [sum(times[i + flushes : i + each]) for i in range(0, len(times), each)]
