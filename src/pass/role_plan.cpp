@@ -113,6 +113,20 @@ void add_slots(const Function& f, RolePlan& plan, int64_t bytes) {
       loop.slots = asked;
     }
 }
+// Measured: where blocks do not walk through the grid, nothing runs beside the beginning and the end of the
+// only block of a multiprocessor; two of one role are up to 7 % faster, if they fit
+// (bench/results/2026-11-28-launch.md).
+std::string why_whole_blocks(const Function& f, const Kernel& k, const Target& target, const RolePlan& plan) {
+  constexpr int64_t spare = 40;  // registers of a thread, beside its fragments
+  const Multiprocessors& chip = target.multiprocessors;
+  bool late = std::ranges::any_of(plan.loops, [](auto& loop) { return !loop.late.empty(); });
+  if (late || most_blocks * (shared_bytes(f, plan) + chip.reserved_bytes) > chip.shared_bytes ||
+      most_blocks * plan.consumers * (fragment_registers(f, k) + spare) > chip.registers)
+    return "";
+  return "its blocks have more and less to do, so that none walks through the grid, and only one would run "
+         "on a "
+         "multiprocessor: of one role it runs two";
+}
 // How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory;
 // why that is too little, or "".
 std::string share_chip(const Function& f, const Kernel& k, const Target& target, RolePlan& plan) {
@@ -123,19 +137,23 @@ std::string share_chip(const Function& f, const Kernel& k, const Target& target,
     int64_t all = threads * launched(blocks);
     return std::min(most, (all - least * loading_threads) / plan.consumers / unit * unit);
   };
-  // Two blocks hide more than one, if each has four slots and a place to store from, and an instruction's
-  // registers are there at the launch; where the grid has so few that none gets a second one, that memory is
-  // for slots.
+  // Two blocks hide more than one, if each has four slots (three, if no tile of a block hides the end of
+  // another) and a place to store from, and an instruction's registers are there at the launch; where the
+  // grid has so few that none gets a second one, that memory is for slots.
   std::optional<int64_t> in_grid = blocks_of_grid(k);
   bool lonely = in_grid && *in_grid <= target.multiprocessors.count;
+  bool even = has_even_blocks(k, plan);
   RolePlan wished = plan;
-  for (auto& loop : wished.loops) loop.slots = std::max(loop.slots, std::min<int64_t>(4, loop.most_slots));
+  for (auto& loop : wished.loops)
+    loop.slots = std::max(loop.slots, std::min<int64_t>(even ? 4 : 3, loop.most_slots));
   int64_t needed = shared_bytes(f, wished) + store_bytes(f) + 2048;
   bool fits = !lonely && most_blocks * needed <= target.multiprocessors.shared_bytes &&
               fragment_registers(f, k) + spare <= share(most_blocks) &&
               sums_of_product(plan) + spare <= launched(most_blocks);
   int64_t given = k.attrs.get_int("min_blocks_per_sm");
   plan.blocks = given ? given : fits ? most_blocks : 1;
+  if (!even && !given && !fits && !lonely)
+    if (std::string why = why_whole_blocks(f, k, target, plan); !why.empty()) return why;
   constexpr int64_t between = 2048;  // bytes that barriers and the places of tiles may cost
   int64_t bytes =
       std::min(target.shared_bytes, target.multiprocessors.shared_bytes / plan.blocks - 1024) - between;

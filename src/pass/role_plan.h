@@ -49,6 +49,9 @@ struct RolePlan {
   const RoleLoop* find(const StmtNode* loop) const;
 };
 
+// Do all blocks have as much to do?  Else the chip gives each of them to the multiprocessor that is free
+// first, which no fixed walk through the grid does.
+bool has_even_blocks(const Kernel& k, const RolePlan& plan);
 // Of the kernel; nullopt: only a call knows.
 std::optional<int64_t> blocks_of_grid(const Kernel& k);
 
