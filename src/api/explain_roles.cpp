@@ -121,6 +121,8 @@ void explain_roles(Report& report, const Function& user, const Function& divided
       if (n.loop != Loop::pipelined) return;
       visit(kernel.body, [&](const Group& g) {
         std::string role = g.attrs.get_string("role");
+        if (role == "first loads")
+          return;  // turns like those of the role that loads, with nothing to wait for
         const For* loop = role.empty() ? nullptr : loop_of(g.body, n);
         if (!loop) return;
         Report::PipelineRow row{.kernel = user.kernels[k].name,

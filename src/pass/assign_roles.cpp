@@ -45,6 +45,23 @@ namespace {
 // needs a word even where there was no turn.
 bool has_spare(const RoleLoop& loop) { return loop.late.empty() && !as_int(loop.loop.as<For>()->extent); }
 
+// Are the first loads, for which all slots are free, begun by the thread that makes the barriers, while the
+// block's others still come?  Measured: 1 to 3 % of a kernel of 6 us, nothing of a long one
+// (bench/results/2026-11-28-launch.md).
+bool loads_ahead(const DividedKernel& all) {
+  std::optional<int64_t> blocks = blocks_of_grid(all.k);
+  if (!blocks || *blocks > all.target.multiprocessors.count || wants_timeline(all.k)) return false;
+  if (all.plan.loops.size() > 1 || !all.plan.loads.empty()) return false;
+  const RoleLoop& loop = all.plan.loops[0];
+  std::optional<int64_t> turns = as_int(loop.loop.as<For>()->extent);
+  bool alone = false;
+  walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext& at) {
+    if (s.same(loop.loop)) alone = at.loops.empty() && at.whiles.empty() && at.conditions.empty();
+    return true;
+  });
+  return alone && turns && *turns > loop.slots;
+}
+
 void make_words(DividedKernel& all, std::vector<Stmt>& out) {
   std::vector<BarrierWords> made;
   int64_t warp = all.target.warp;
@@ -67,7 +84,8 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
     made.push_back({words.empty, {all.plan.consumers / warp}});
     all.words.emplace(&load, words);
   }
-  for (auto& stmt : initialised(all.f, made, all.k.body->span, eq(all.k.thread, imm(0)))) out.push_back(stmt);
+  Expr first = eq(all.k.thread, imm(loads_ahead(all) ? all.plan.consumers : 0));
+  for (auto& stmt : initialised(all.f, made, all.k.body->span, first)) out.push_back(stmt);
 }
 
 std::string how_products_run(const Function& f, const RoleLoop& loop) {
@@ -91,11 +109,16 @@ void report(DividedKernel& all) {
     }
     std::string registers =
         p.load_registers ? fmt::format(" ({} and {} registers)", p.load_registers, p.compute_registers) : "";
+    std::string first =
+        loads_ahead(all)
+            ? fmt::format("; the first {} turns' loads begin while the block's threads still come",
+                          loop.slots)
+            : "";
     all.f.notes.push_back(
         {"assign_roles", "loop " + loop.loop.as<For>()->var.as<Var>()->hint,
-         fmt::format("the threads [{}, {}) load {} by TMA, the threads [0, {}) compute{}; {}", p.consumers,
+         fmt::format("the threads [{}, {}) load {} by TMA, the threads [0, {}) compute{}; {}{}", p.consumers,
                      p.consumers + loading_threads, fmt::join(rings, ", "), p.consumers, registers,
-                     how_products_run(all.f, loop)),
+                     how_products_run(all.f, loop), first),
          loop.loop->span, false});
   }
 }
@@ -166,9 +189,9 @@ void order_blocks(Function& f, Kernel& k, const Target& target, const RolePlan& 
 }
 
 // Each role's statements, with stamps where they are asked for.
-std::pair<Stmt, Stmt> parts_of(DividedKernel& all, RoleStamps* stamps) {
+std::pair<Stmt, Stmt> parts_of(DividedKernel& all, RoleStamps* stamps, bool ahead) {
   all.stamps = stamps;
-  if (!stamps) return {loading_part(all), computing_part(all)};
+  if (!stamps) return {loading_part(all, ahead ? Turns::later : Turns::all), computing_part(all)};
   stamps->begin_role(0, all.plan.consumers);
   Stmt loading = stamps->whole_role(loading_part(all));
   stamps->begin_role(1, 0);
@@ -199,10 +222,13 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   order_blocks(f, k, target, plan);
   for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
   make_words(all, out);
+  bool ahead = loads_ahead(all);
+  std::vector<Stmt> made(out.end() - 2, out.end());  // the barriers are initialised, and all threads come
+  if (ahead) out.resize(out.size() - made.size());
   std::set<BufferId> tiles = make_tiles(all, out);
   std::optional<RoleStamps> stamps;
   if (wants_timeline(k)) stamps.emplace(f, kernel, out);
-  auto [loading, computing] = parts_of(all, stamps ? &*stamps : nullptr);
+  auto [loading, computing] = parts_of(all, stamps ? &*stamps : nullptr, ahead);
   bool waits = false;  // the program, for the kernel in front of it
   computing = rewrite(
       computing,
@@ -223,6 +249,15 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
     computing = stamps->whole_role(computing);
     stamps->describe();
   }
+  auto by_warps = [&](const Stmt& loads, Attrs attrs) {
+    return group(plan.consumers, warps_that_load * target.warp, renamed(loads), span, 0, std::move(attrs));
+  };
+  if (ahead) {
+    Attrs role;
+    role.entries["role"] = "first loads";
+    out.push_back(by_warps(block({made[0], loading_part(all, Turns::first)}, span), std::move(role)));
+    out.push_back(made[1]);
+  }
   auto with_registers = [&](const Stmt& part, std::string_view row, int64_t registers) {
     if (!registers) return part;
     return block({all.instruction(row, {imm(registers, i32)}, span), part}, span);
@@ -238,8 +273,8 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
     attrs.entries["role"] = first ? "load" : "compute";
     out.push_back(group(first, count, part, span, 0, std::move(attrs)));
   };
-  Stmt by_warps = group(plan.consumers, warps_that_load * target.warp, renamed(loading), span);
-  team(plan.consumers, loading_threads, 2, with_registers(by_warps, "setmaxnreg_dec", plan.load_registers));
+  team(plan.consumers, loading_threads, 2,
+       with_registers(by_warps(loading, {}), "setmaxnreg_dec", plan.load_registers));
   team(0, plan.consumers, 1, with_registers(computing, "setmaxnreg_inc", plan.compute_registers));
   report(all);
   k.threads = {plan.consumers + loading_threads};

@@ -29,6 +29,8 @@ namespace {
 bool is_role(const Stmt& s) { return s.as<Group>() && s.as<Group>()->attrs.find("role"); }
 bool computes(const Stmt& s) { return is_role(s) && s.as<Group>()->attrs.get_string("role") == "compute"; }
 
+bool loads_first(const Stmt& s) { return s.as<Group>()->attrs.get_string("role") == "first loads"; }
+
 bool writes_tensor(const Function& f, const Stmt& s) {
   bool writes = false;
   visit_effects(s, [&](const Stmt&, const Effect& e) {
@@ -93,7 +95,16 @@ void launch_early(Function& f, Kernel& k, const Target& target) {
         auto& g = *s.as<Group>();
         s = group(g.first, g.count, with_trigger(f, g.body), g.span, g.max_regs, g.attrs);
       }
-  out.insert(std::ranges::find_if(out, is_role), eval(call(pdl_sync, {}, k.span), k.span));
+  Stmt wait = eval(call(pdl_sync, {}, k.span), k.span);
+  auto first = std::ranges::find_if(out, is_role);
+  if (loads_first(*first)) {  // its warp waits behind the barriers that it makes
+    auto& g = *first->as<Group>();
+    std::vector<Stmt> loads = g.body.as<Block>()->stmts;
+    loads.insert(loads.begin() + 1, wait);
+    *first = group(g.first, g.count, block(std::move(loads), g.span), g.span, g.max_regs, g.attrs);
+    first++;
+  }
+  out.insert(first, wait);
   k.body = block(std::move(out), k.body->span);
   f.notes.push_back(
       {"launch_early", k.name,

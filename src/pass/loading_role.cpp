@@ -9,6 +9,7 @@ namespace {
 
 struct Loader {
   DividedKernel& all;
+  Turns turns = Turns::all;
   WalkContext at = {};
 
   std::vector<Stmt> loads(const RoleLoop& loop) {
@@ -19,7 +20,7 @@ struct Loader {
     all.stamp(loop, RoleStamps::Edge::begin, out);
     for (auto& ring : loop.rings) {
       const RingWords& words = all.words.at(&ring);
-      out.push_back(all.wait_empty(loop, ring, turn));
+      if (turns != Turns::first) out.push_back(all.wait_empty(loop, ring, turn));
       Expr slot = all.slot(loop, turn);
       for (auto& copy : ring.copies) {
         auto& t = *copy.as<Tile>();
@@ -69,8 +70,8 @@ struct Loader {
       Inside inside(at, *n);
       const RoleLoop* loop = all.plan.find(s);
       return around(loop ? loads(*loop) : part(n->body), [&](const Stmt& body) {
-        Loop kind = n->loop == Loop::pipelined ? Loop::serial : n->loop;
-        return for_loop(n->var, n->min, n->extent, kind, body, n->span);
+        if (loop) return turns_of(*loop, body);
+        return for_loop(n->var, n->min, n->extent, n->loop, body, n->span);
       });
     }
     if (auto* n = s.as<If>()) {
@@ -79,6 +80,15 @@ struct Loader {
       return {if_then(n->cond, block(yes, n->span), no.empty() ? Stmt() : block(no, n->span), n->span)};
     }
     return {};
+  }
+  Stmt turns_of(const RoleLoop& loop, const Stmt& body) const {
+    auto& n = *loop.loop.as<For>();
+    Expr slots = imm(loop.slots, n.extent->dtype);
+    Expr count = turns == Turns::first ? slots : turns == Turns::later ? n.extent - slots : n.extent;
+    if (turns != Turns::later) return for_loop(n.var, n.min, count, Loop::serial, body, n.span);
+    Expr later = var(n.var.as<Var>()->hint, n.var->dtype);
+    Stmt behind = substitute(body, {{n.var.get(), later + slots}});
+    return for_loop(later, n.min, count, Loop::serial, behind, n.span);
   }
   std::vector<Stmt> arm(const If& n, bool holds) {
     Inside inside(at, n.cond, holds);
@@ -111,8 +121,8 @@ struct Loader {
 
 }  // namespace
 
-Stmt loading_part(DividedKernel& all) {
-  Loader loader{.all = all, .at = {.team = whole_block(all.k)}};
+Stmt loading_part(DividedKernel& all, Turns turns) {
+  Loader loader{.all = all, .turns = turns, .at = {.team = whole_block(all.k)}};
   return Loader::without_unused(block(loader.part(all.k.body), all.k.body->span));
 }
 

@@ -102,10 +102,12 @@ int64_t store_bytes(const Function& f) {
   return 2 * rows * 64;
 }
 // A product in flight holds a slot, and what lands late is waited for: slots beyond the program's wish cost
-// nothing but memory, which nobody else wants.
-void add_slots(const Function& f, RolePlan& plan, int64_t bytes) {
+// nothing but memory, which nobody else wants. As many as fit where blocks are few, and begin together with
+// nothing in any cache; else a number that is quick to divide by.
+void add_slots(const Function& f, RolePlan& plan, int64_t bytes, bool lonely) {
   for (auto& loop : plan.loops)
-    for (int64_t slots : {8, 4}) {  // quick to divide by
+    for (int64_t slots : {8, 7, 6, 5, 4}) {
+      if (!lonely && slots % 4) continue;
       int64_t asked = loop.slots;
       if (slots <= asked || slots > loop.most_slots) continue;
       loop.slots = slots;
@@ -157,7 +159,7 @@ std::string share_chip(const Function& f, const Kernel& k, const Target& target,
   constexpr int64_t between = 2048;  // bytes that barriers and the places of tiles may cost
   int64_t bytes =
       std::min(target.shared_bytes, target.multiprocessors.shared_bytes / plan.blocks - 1024) - between;
-  add_slots(f, plan, bytes);
+  add_slots(f, plan, bytes, lonely);
   plan.free_bytes = bytes - shared_bytes(f, plan);
   int64_t at_launch = launched(plan.blocks);
   if (sums_of_product(plan) + spare > at_launch)

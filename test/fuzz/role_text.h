@@ -19,6 +19,7 @@ struct RoleText : RandomText {
   bool many = false;     // blocks, of several heads and several rows each,
   bool by_head = false;  // of which those of a head read the same
   bool unpacks = false;  // threads compute a factor of the product
+  bool alone = false;    // products of a loop of many turns, that nothing stands around
   int64_t heads = 0;
   std::string type = "f16";
 
@@ -85,6 +86,7 @@ struct RoleText : RandomText {
   };
   Trips trips() {
     int64_t most = 2 + below(5);
+    if (alone) return {std::to_string(most + 7), most + 7};
     switch (below(6)) {
       case 0: {
         std::string n = parameter("n", "i32");
@@ -116,7 +118,7 @@ struct RoleText : RandomText {
     auto pipelined = [&] {
       under(fmt::format("for k in pipelined({}) {{num_stages={}}}", n.text, stages), body);
     };
-    if (!chance(15)) return pipelined();
+    if (alone || !chance(15)) return pipelined();
     is("under a condition");
     std::string n0 = parameter("n", "i32");
     given[n0] = double(below(2));
@@ -128,7 +130,7 @@ struct RoleText : RandomText {
     Trips n = trips();
     int64_t width = 64 * (1 + below(2)), count = 1 + below(2);
     std::string place, a, beside;
-    if (chance(25)) beside = load_beside();
+    if (!alone && chance(25)) beside = load_beside();
     std::vector<std::string> sums, b;
     for (int64_t i = 0; i < count; i++) {
       sums.push_back(tile("fragment", "f32", rows, width));
@@ -334,17 +336,22 @@ struct RoleText : RandomText {
   Program make() {
     threads = chance(30) ? 256 : 128;
     rows = threads / 2;
-    blocks = 1 + below(3), turns = 1 + below(3);
+    blocks = 1 + below(3), turns = alone ? 1 : 1 + below(3);
     if (many) heads = 1 + below(3), blocks = heads * (2 + below(3)), turns = 1 + below(2);
     by_head = many && chance(75);
     type = chance(70) ? "f16" : "bf16";
     is(turns > 1 ? "in a loop over tiles" : "one tile");
     indent = 2;
-    under(fmt::format("for t in serial({})", turns), [&] {
-      if (unpacks) return unpacked();
-      chance(60) ? chain() : products();
-      if (chance(20)) is("two loops"), chance(50) ? chain() : products();
-    });
+    if (alone) {
+      line("t = 0");
+      products();
+    } else {
+      under(fmt::format("for t in serial({})", turns), [&] {
+        if (unpacks) return unpacked();
+        chance(60) ? chain() : products();
+        if (chance(20)) is("two loops"), chance(50) ? chain() : products();
+      });
+    }
     std::string text = "func main(";
     for (auto& p : params) text += (&p == &params[0] ? "" : ", ") + p;
     std::string grid =

@@ -92,6 +92,33 @@ static const Target& narrow_chip() {
   return chip;
 }
 
+static fuzz::Program of_many_turns(uint64_t seed) {
+  fuzz::RoleText text{{.random = std::mt19937_64(seed)}};
+  text.alone = true;
+  return text.make();
+}
+
+TEST_CASE("programs whose first loads begin before the block has come compute what the reference does") {
+  fuzz::run_programs({.name = "first loads",
+                      .programs = 8,
+                      .fresh = 4,
+                      .share = 0.1,
+                      .make = of_many_turns,
+                      .targets = {"sim:sm_90a"}});
+  int64_t ahead = 0, triggers = 0;
+  for (uint64_t seed = 0; seed < 30; seed++) {
+    auto kernel = compile(parse_text(of_many_turns(seed).text, "fuzz.ir"), narrow_chip());
+    for (auto& note : kernel.function.notes) {
+      ahead += note.text.find("loads begin while the block's threads still come") != note.text.npos;
+      triggers += note.text.find("the next one may be") != note.text.npos;
+    }
+  }
+  MESSAGE("of 30 programs " << ahead << " begin loads before the block has come, " << triggers
+                            << " let the next kernel in");
+  CHECK_GE(ahead, 10);
+  CHECK_GE(triggers, 3);
+}
+
 static fuzz::Program of_many_blocks(uint64_t seed) {
   fuzz::RoleText text{{.random = std::mt19937_64(seed)}};
   text.many = true;

@@ -72,6 +72,7 @@ def _families() -> list[Family]:
         for name, part, warps in (("divided_gemm", warpgroups.divided(True), 8),
                                   ("boxes_gemm", warpgroups.divided(False), 4),
                                   ("divided_groups", warpgroups.in_groups(), 12),
+                                  ("divided_first", warpgroups.first_loads(), 8),
                                   ("divided_late", warpgroups.late(), 8))
     ]  # fmt: skip
     return [Family(name, *part) for name, part in parts.items()] + staged + ahead + by_hand + divided

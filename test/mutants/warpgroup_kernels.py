@@ -44,9 +44,9 @@ def gemm(transpose_B):
 
 
 def divided(by_roles):
-    """A plain program: one block, two tiles of C of five steps each, in a ring of four slots.  Or its loads
+    """A plain program: one block, two tiles of C of seven steps each, in a ring of six slots.  Or its loads
     and products wait at once."""
-    M, N, K, part = 128, 64, 264, 64
+    M, N, K, part = 128, 64, 392, 64
 
     @T.prim_func
     def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float16")):
@@ -65,6 +65,38 @@ def divided(by_roles):
     def make(threads):
         text = machine_text(main)
         assert ("wgmma_wait_group(1" in text) == by_roles and "bulk_tensor_2d_load" in text
+        return text
+
+    def inputs(rng, size):
+        a, b = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
+        return [a, b, nan(M, N, dtype=np.float16)]
+
+    def exact(a, b, c):
+        return {2: a.astype(np.float64) @ b.astype(np.float64).T}
+
+    return make, (0,), inputs, exact
+
+
+def first_loads():
+    """A plain program: one block, one tile of C of 18 steps, the first eight of which are loaded before the
+    block's barrier."""
+    M, N, K, part = 64, 64, 1096, 64
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float16")):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((M, part), "float16"), T.alloc_shared((N, part), "float16")
+            c = T.alloc_fragment((M, N), "float32")
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, part), num_stages=2):
+                T.copy(A[0, k * part], a)
+                T.copy(B[0, k * part], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C)
+
+    def make(threads):
+        text = machine_text(main)
+        assert "first loads" in text
         return text
 
     def inputs(rng, size):
