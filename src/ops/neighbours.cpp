@@ -95,6 +95,8 @@ std::optional<CommonRead> common_read(const ParallelNest& nest, const NestAccess
     auto group = as_int(quotient->b);
     if (!l || !group || *group < 2 || nest.extents[*l] != *group * shape[d] || groups[*l] > 1)
       return std::nullopt;
+    for (size_t other = 0; other < a.index.size(); other++)  // a place in the group says more than the group
+      if (other != d && uses_var(a.index[other], nest.vars[*l])) return std::nullopt;
     groups[*l] = *group;
     out.nest.extents[*l] /= *group;
     out.access.index[d] = nest.vars[*l];

@@ -135,7 +135,7 @@ void plan_stores(DividedKernel& all) {
   bool walks = walks_grid(all.k, all.target, all.plan);
   std::vector<std::pair<Stmt, bool>> copies;  // whether a block comes there once
   walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext& at) {
-    if (s.as<Tile>()) copies.push_back({s, !walks && at.loops.empty()});
+    if (s.as<Tile>()) copies.push_back({s, !walks && at.loops.empty() && at.whiles.empty()});
     return !all.plan.find(s);
   });
   for (auto& [s, once] : copies)
@@ -213,6 +213,21 @@ bool keeps_step(const Function& f, const RolePlan& plan) {
   return along_K;
 }
 
+constexpr auto waits_for_kernel = [](const Call& n) { return n.intrinsic == &pdl_sync; };
+// What has found its place in front of both roles: the tiles, and the program's wait for the kernel in front
+// of it, which is as right before anything else.
+Stmt without(const Stmt& computing, const std::set<BufferId>& tiles) {
+  return rewrite(
+      computing,
+      [&](const Alloc& n, Rewriter&) -> Stmt {
+        return tiles.contains(n.buffer) ? block({}, n.span) : Stmt(&n);
+      },
+      [&](const Eval& n, Rewriter&) -> Stmt {
+        auto* called = n.value.as<Call>();
+        return called && waits_for_kernel(*called) ? block({}, n.span) : Stmt(&n);
+      });
+}
+
 void divide(Function& f, size_t kernel, const Target& target, const RolePlan& plan) {
   Kernel& k = f.kernels[kernel];
   Span span = k.body->span;
@@ -229,19 +244,8 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   std::optional<RoleStamps> stamps;
   if (wants_timeline(k)) stamps.emplace(f, kernel, out);
   auto [loading, computing] = parts_of(all, stamps ? &*stamps : nullptr, ahead);
-  bool waits = false;  // the program, for the kernel in front of it
-  computing = rewrite(
-      computing,
-      [&](const Alloc& n, Rewriter&) -> Stmt {
-        return tiles.contains(n.buffer) ? block({}, n.span) : Stmt(&n);
-      },
-      [&](const Eval& n, Rewriter&) -> Stmt {
-        auto* called = n.value.as<Call>();
-        if (!called || called->intrinsic != &pdl_sync) return Stmt(&n);
-        waits = true;
-        return block({}, n.span);
-      });
-  if (waits) out.push_back(eval(call(pdl_sync, {}, span), span));  // both roles, before anything
+  if (contains(computing, waits_for_kernel)) out.push_back(eval(call(pdl_sync, {}, span), span));
+  computing = without(computing, tiles);
   if (!all.stores.empty())
     computing =
         block({computing, all.instruction("cp_async_bulk_wait_group_read", {imm(0, i32)}, span)}, span);

@@ -28,11 +28,13 @@
 #include "arith/everywhere.h"
 #include "arith/simplify.h"
 #include "base/product.h"
+#include "ir/rewrite.h"
 #include "ops/mapping.h"
 #include "ops/regions.h"
 #include "pass/passes.h"
 #include "pass/product_plan.h"
 #include "pass/tile_use.h"
+#include "pass/walk.h"
 
 namespace tl {
 namespace {

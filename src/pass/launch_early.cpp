@@ -11,8 +11,8 @@
 //       tma_store(C_part, C)            pdl_trigger()
 //                                       copy(Cl, C_part); tma_store(C_part, C)
 //
-// By the trigger the blocks of the next kernel may come as soon as all of this one store their results, and
-// not only when they have ended.
+// By the trigger the blocks of the next kernel may come as soon as all of this one are behind their last
+// product, and not only when they have ended.
 #include <algorithm>
 
 #include "ir/build.h"
@@ -63,23 +63,24 @@ bool fills_chip_once(const Function& f, const Kernel& k, const Target& target) {
   return blocks && *blocks <= chip && 6 * *blocks >= 5 * chip && loads_whole_lines(f, k);
 }
 
+constexpr auto triggers_itself = [](const Call& n) { return n.intrinsic == &pdl_trigger; };
 bool has_product(const Stmt& s) {
   return contains(s, [](const Tile& t) { return t.op->name == "gemm"; });
 }
 
-// Behind the last product in front of what is stored; `s` stores something.
+// Behind the last product, if that stands where every block comes once; null: it does not.
 Stmt with_trigger(const Function& f, const Stmt& s) {
-  Stmt trigger = eval(call(pdl_trigger, {}, s->span), s->span);
   auto* b = s.as<Block>();
-  if (!b) return block({trigger, s}, s->span);
+  if (!b) return {};
   std::vector<Stmt> out = b->stmts;
-  auto store = std::ranges::find_if(out, [&](auto& inner) { return writes_tensor(f, inner); });
-  auto place = std::find_if(std::reverse_iterator(store), out.rend(), has_product).base();
-  if (place == out.begin())
-    *store = with_trigger(f, *store);
-  else
-    out.insert(place, trigger);
-  return block(std::move(out), s->span);
+  auto last = std::find_if(out.rbegin(), out.rend(), has_product);
+  if (last == out.rend() || last->as<If>()) return {};
+  if (!writes_tensor(f, *last)) {
+    out.insert(last.base(), eval(call(pdl_trigger, {}, s->span), s->span));
+    return block(std::move(out), s->span);
+  }
+  *last = with_trigger(f, *last);
+  return *last ? block(std::move(out), s->span) : Stmt();
 }
 
 void launch_early(Function& f, Kernel& k, const Target& target) {
@@ -88,12 +89,14 @@ void launch_early(Function& f, Kernel& k, const Target& target) {
   if (contains(k.body, [](const Call& n) { return n.intrinsic == &pdl_sync; }))
     return;  // the program says when
   std::vector<Stmt> out = body->stmts;
-  bool triggers = fills_chip_once(f, k, target);
-  if (triggers)
+  bool triggers = false;
+  if (fills_chip_once(f, k, target) && !contains(k.body, triggers_itself))
     for (Stmt& s : out)
-      if (computes(s) && writes_tensor(f, s)) {
+      if (computes(s)) {
         auto& g = *s.as<Group>();
-        s = group(g.first, g.count, with_trigger(f, g.body), g.span, g.max_regs, g.attrs);
+        Stmt with = with_trigger(f, g.body);
+        triggers |= bool(with);
+        if (with) s = group(g.first, g.count, with, g.span, g.max_regs, g.attrs);
       }
   Stmt wait = eval(call(pdl_sync, {}, k.span), k.span);
   auto first = std::ranges::find_if(out, is_role);
@@ -110,7 +113,7 @@ void launch_early(Function& f, Kernel& k, const Target& target) {
       {"launch_early", k.name,
        std::string(
            "is launched before the kernel in front of it has ended, and waits for that before it loads") +
-           (triggers ? "; the next one may be as soon as all blocks store their results" : ""),
+           (triggers ? "; the next one may be as soon as all blocks are behind their last product" : ""),
        k.span});
 }
 

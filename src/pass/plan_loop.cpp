@@ -172,7 +172,7 @@ std::string LoopPlanner::why_in_order() const {
       [&](const Call& n) {
         // Groups of copies are counted, so that the order of what begins, closes and awaits them matters.
         bool in_groups = has_given_schedule() && async_row_of(*n.intrinsic);
-        if (in_groups || n.intrinsic->effect == Intrinsic::Effect::barrier ||
+        if (in_groups || n.intrinsic == &pdl_sync || n.intrinsic->effect == Intrinsic::Effect::barrier ||
             n.intrinsic->effect == Intrinsic::Effect::partial_barrier)
           why = fmt::format("nothing moves across the {} in it", n.intrinsic->name);
       });

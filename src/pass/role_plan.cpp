@@ -102,12 +102,13 @@ int64_t store_bytes(const Function& f) {
   return 2 * rows * 64;
 }
 // A product in flight holds a slot, and what lands late is waited for: slots beyond the program's wish cost
-// nothing but memory, which nobody else wants. As many as fit where blocks are few, and begin together with
-// nothing in any cache; else a number that is quick to divide by.
+// nothing but memory, which nobody else wants. As many as fit where a loop comes once, in blocks that begin
+// together with nothing in any cache; else a number that is quick to divide by.
 void add_slots(const Function& f, RolePlan& plan, int64_t bytes, bool lonely) {
   for (auto& loop : plan.loops)
     for (int64_t slots : {8, 7, 6, 5, 4}) {
-      if (!lonely && slots % 4) continue;
+      bool once = lonely && loop.most_slots < INT64_MAX;
+      if (!once && slots % 4) continue;
       int64_t asked = loop.slots;
       if (slots <= asked || slots > loop.most_slots) continue;
       loop.slots = slots;
@@ -125,9 +126,9 @@ std::string why_whole_blocks(const Function& f, const Kernel& k, const Target& t
   if (late || most_blocks * (shared_bytes(f, plan) + chip.reserved_bytes) > chip.shared_bytes ||
       most_blocks * plan.consumers * (fragment_registers(f, k) + spare) > chip.registers)
     return "";
-  return "its blocks have more and less to do, so that none walks through the grid, and only one would run "
-         "on a "
-         "multiprocessor: of one role it runs two";
+  return "some of its blocks have more to do than others, so that none goes on to another tile, and with a "
+         "role "
+         "that loads a multiprocessor would run one of them instead of two";
 }
 // How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory;
 // why that is too little, or "".

@@ -81,10 +81,12 @@ def multiply(n, block_N=128):
 
 
 @pytest.mark.parametrize("graph", [False, True])
-@pytest.mark.parametrize("block_N", [64, 128])  # more blocks than run at once, a block for nearly each
-def test_products_between_work_of_others(graph, block_N):
+@pytest.mark.parametrize(
+    "n, block_N", [(2048, 64), (1024, 128)]
+)  # blocks walk; nearly each processor has one
+def test_products_between_work_of_others(graph, n, block_N):
     """Each product reads what torch has just made of the one before, and writes what torch reads next."""
-    n, links = 1024, 8
+    links = 8
     kernel = tilelang.compile(multiply(n, block_N), target="cuda")
     first = torch.randn(n, n, device="cuda", dtype=torch.float16)
     weights = torch.randn(n, n, device="cuda", dtype=torch.float16) / n**0.5

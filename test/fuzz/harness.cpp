@@ -77,7 +77,8 @@ bool is_newer(const Function& f) {
   return found;
 }
 bool runs_newer(const std::string& target) {
-  const char* program = "func main():\n  kernel main grid(b: 1) threads(32):\n    fence_proxy_async()\n";
+  const char* program =
+      "func main():\n  kernel main grid(b: 1) threads(32):\n    cp_async_bulk_commit_group()\n";
   static std::map<std::string, bool> known;
   auto [it, is_new] = known.emplace(target, false);
   if (is_new) it->second = judge_apart(program, {.target = target}).kind == Verdict::Kind::right;

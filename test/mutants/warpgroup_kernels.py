@@ -44,9 +44,9 @@ def gemm(transpose_B):
 
 
 def divided(by_roles):
-    """A plain program: one block, two tiles of C of seven steps each, in a ring of six slots.  Or its loads
+    """A plain program: one block, two tiles of C of five steps each, in a ring of four slots.  Or its loads
     and products wait at once."""
-    M, N, K, part = 128, 64, 392, 64
+    M, N, K, part = 128, 64, 264, 64
 
     @T.prim_func
     def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float16")):

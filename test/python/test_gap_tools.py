@@ -248,6 +248,25 @@ def test_how_time_is_taken(cpu, backend):
     assert profiler.do_bench(warmup=1, rep=2, backend=backend, input_tensors=[a]) > 0
 
 
+def test_what_was_traced_is_added_up():
+    """Kernels that overlap count once, flushes not at all, and nothing traced is no time."""
+    from tilelang.tools.profiler import _busy, _without
+
+    assert _busy([]) == 0 and _without([], [], 3) == 0
+    assert _busy([(0, 10), (1, 11), (20, 30)]) == pytest.approx(0.021)
+    calls = [
+        ("fill", (0, 50)),
+        ("gemm", (50, 60)),
+        ("fill", (70, 120)),
+        ("gemm", (120, 140)),
+        ("add", (139, 150)),
+    ]
+    assert _without([("fill", (0, 45))], calls, 2) == pytest.approx((0.01 + 0.03) / 2)
+    # The call fills, too: then a flush takes as long as the one alone.
+    calls = [("fill", (0, 50)), ("fill", (50, 60))]
+    assert _without([("fill", (0, 45))], calls, 1) == pytest.approx(0.015)
+
+
 # ── tuner ─────────────────────────────────────────────────────────────────────────────────────────────
 
 CONFIGS = [{"block": 16}, {"block": 32}]

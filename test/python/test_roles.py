@@ -344,6 +344,10 @@ def test_published_switches():
     assert "bulk_tensor" not in text_of(
         tilelang.compile(gemm(64, 64, 256, stages=1), target=SIM, pass_configs=off)
     )
+    early = tilelang.compile(gemm(64, 64, 256), target=SIM)
+    assert "pdl_sync" in text_of(early) and "before the kernel in front of it has ended" in early.report.text
+    late = tilelang.compile(gemm(64, 64, 256), target=SIM, pass_configs={"tl.disable_early_launch": True})
+    assert "pdl_sync" not in text_of(late) and "compute" in late.report.text
     off = {"tl.disable_warp_specialized": False}
     assert "compute" in tilelang.compile(gemm(64, 64, 256), target=SIM, pass_configs=off).report.text
 

@@ -44,20 +44,20 @@ def turns(timeline, block=0):
 
 
 def test_a_product():
-    a, b, c = numbers(64, 384), numbers(64, 384, seed=1), poisoned(64, 64)
-    timeline = measured(gemm(64, 64, 384), a, b, c)
-    assert turns(timeline) == {"load": 6, "compute": 6} and timeline.blocks == {"main_kernel": 1}
+    a, b, c = numbers(64, 640), numbers(64, 640, seed=1), poisoned(64, 64)
+    timeline = measured(gemm(64, 64, 640), a, b, c)
+    assert turns(timeline) == {"load": 10, "compute": 10} and timeline.blocks == {"main_kernel": 1}
     load_role, compute_role = timeline.roles
     assert [w.on for w in load_role.turns[0].waits] == ["a_empty"]
     assert [w.on for w in compute_role.turns[0].waits] == ["a_full", "products"]
     assert [w.on for w in compute_role.waits] == ["products"] and not load_role.waits
     # The first slots are free at once; the first tile has to come, and nobody computes before it is there.
     free = [t.waiting for t in load_role.turns]
-    assert max(free[:4]) < max(free[4:])
+    assert max(free[:8]) < max(free[8:])
     assert compute_role.turns[0].waits[0].end > load_role.turns[0].begin
     assert timeline.unit == "operations" and timeline.ns(1) is None and not list(timeline.notes())
     text = str(timeline)
-    assert "load: a turn of loop k (6 of them)" in text and "waits for a_full" in text
+    assert "load: a turn of loop k (10 of them)" in text and "waits for a_full" in text
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])

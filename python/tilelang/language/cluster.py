@@ -124,8 +124,8 @@ def copy_cluster(
 
     src, dst: shared tiles of one dtype and shape, or parts of them that are contiguous in row-major order and
     multiples of 16 bytes. dst names the place in the other block, where it is the same as in this one.
-    dst_block: the rank of that block. With a remote_barrier it is another than this one: memory of one's own
-    block T.copy reaches, and compute-sanitizer calls a bulk copy to it invalid.
+    dst_block: the rank of that block. With a remote_barrier it must not be this block itself, for which
+    T.copy is there: compute-sanitizer reports a bulk copy to the own block as invalid.
     remote_barrier: one of T.alloc_cluster_barrier. Then one thread starts the copy, which goes on beside all
     threads, and its bytes count at that barrier of the other block, which expects them
     (T.mbarrier_expect_tx). Without one the threads copy; the other block reads behind T.cluster_sync().

@@ -195,7 +195,11 @@ pdl_sync = _statement(
 
     A kernel with it may begin earlier than that, where all blocks of the one before came to T.pdl_trigger or
     ended: what stands in front of it must not touch what that kernel reads or writes.  Where kernels follow
-    one another anyway (older chips, CPUs, the simulator) it means nothing.""",
+    one another anyway (older chips, CPUs, the simulator) it means nothing.
+
+    In a kernel whose loops are divided among roles (docs/pipelines.md) all threads wait before anything else:
+    loads that stand in front of it come behind it, too. Without it such a kernel begins early all the same,
+    and waits there.  In the body of a pipelined loop it keeps the loop's copies from running ahead.""",
 )
 pdl_trigger = _statement(
     "pdl_trigger",

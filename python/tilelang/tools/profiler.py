@@ -7,7 +7,7 @@ import functools
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._core import Launcher
@@ -131,29 +131,43 @@ def _graph(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n
     return _events(torch, graph.replay, flush, n)
 
 
-def _activity(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
-    """The time the GPU spends in what each call of `fn` launches, without the flush in front of it."""
+Span = tuple[float, float]  # from when to when the GPU did something, in microseconds
 
-    def busy(calls: int, *what: Callable[[], Any] | None) -> list[float]:
-        """Of each thing that the GPU did, in order."""
+
+def _busy(spans: Iterable[Span]) -> float:
+    """Milliseconds in which one of them or several were."""
+    busy, until = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        busy += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return busy / 1e3
+
+
+def _without(flush: Sequence[tuple[str, Span]], all_of: Sequence[tuple[str, Span]], n: int) -> float:
+    """The milliseconds of one of n calls, each behind a flush: what was traced of one flush, and of all."""
+    names = {name for name, _ in flush}
+    rest = [span for name, span in all_of if name not in names]
+    if len(all_of) - len(rest) == n * len(flush):
+        return _busy(rest) / n
+    return _busy(span for _, span in all_of) / n - _busy(span for _, span in flush)  # calls do the same, too
+
+
+def _activity(torch: Any, fn: Callable[[], Any], flush: Callable[[], Any] | None, n: int) -> list[float]:
+    """The time the GPU spends in what `fn` launches, without the flushes in front; the mean of n calls."""
+
+    def traced(calls: int, *what: Callable[[], Any] | None) -> list[tuple[str, Span]]:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
             for _ in range(calls):
                 for call in filter(None, what):
                     call()
             torch.cuda.synchronize()
-        done = [event for event in trace.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-        done.sort(key=lambda event: event.time_range.start)
-        return [event.time_range.elapsed_us() / 1e3 for event in done]
+        return [
+            (event.name, (event.time_range.start, event.time_range.end))
+            for event in trace.events()
+            if event.device_type == torch.autograd.DeviceType.CUDA
+        ]
 
-    flushes = len(busy(1, flush)) if flush else 0
-    times = busy(n, flush, fn)
-    each, rest = divmod(len(times), n)
-    if rest:
-        raise RuntimeError(
-            f"do_bench: in {n} calls the GPU did {len(times)} things, so not each call launches as many; "
-            "measure by backend='event'"
-        )
-    return [sum(times[i + flushes : i + each]) for i in range(0, len(times), each)]
+    return [_without(traced(1, flush) if flush else [], traced(n, flush, fn), n)]
 
 
 _BACKENDS = {"event": _events, "cudagraph": _graph, "cupti": _activity, "wall": _wall}
