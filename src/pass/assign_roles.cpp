@@ -199,11 +199,15 @@ std::pair<Stmt, Stmt> parts_of(DividedKernel& all, RoleStamps* stamps, bool ahea
 }
 
 // Do the warpgroups go through the tiles together?  Measured: where all they do is products of operands that
-// both lie along K, they are up to 1 % slower apart, as their slots are then held longer; with B along N up
-// to 1 % faster, and with work of threads in between as well (bench/results/2026-11-28-groups.md).
+// both lie along K, they are up to 1 % slower apart, as their slots are then held longer; with B along N, and
+// with work of threads in between, up to 1 % faster (bench/results/2026-11-28-groups.md). But apart in loops
+// of 128 turns with such work they are 6 % slower, and their times vary (2026-11-28-launch.md).
 bool keeps_step(const Function& f, const RolePlan& plan) {
+  constexpr int64_t most_turns_apart = 64;
   bool along_K = true;
   for (auto& loop : plan.loops) {
+    std::optional<int64_t> turns = as_int(loop.loop.as<For>()->extent);
+    if (!loop.late.empty() && turns.value_or(INT64_MAX) > most_turns_apart) return true;
     along_K &= loop.late.empty();
     for (auto* s : loop.in_flight) {
       Gemm g = read_gemm(*static_cast<const Tile*>(s), f);
