@@ -43,6 +43,19 @@ def gemm(transpose_B):
     return make, (0,), inputs, exact
 
 
+def product_along_K(M, N, K):
+    """What C = A @ B^T is given, and what it gives."""
+
+    def inputs(rng, size):
+        a, b = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
+        return [a, b, nan(M, N, dtype=np.float16)]
+
+    def exact(a, b, c):
+        return {2: a.astype(np.float64) @ b.astype(np.float64).T}
+
+    return inputs, exact
+
+
 def divided(by_roles):
     """A plain program: one block, two tiles of C of five steps each, in a ring of four slots.  Or its loads
     and products wait at once."""
@@ -67,14 +80,7 @@ def divided(by_roles):
         assert ("wgmma_wait_group(1" in text) == by_roles and "bulk_tensor_2d_load" in text
         return text
 
-    def inputs(rng, size):
-        a, b = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
-        return [a, b, nan(M, N, dtype=np.float16)]
-
-    def exact(a, b, c):
-        return {2: a.astype(np.float64) @ b.astype(np.float64).T}
-
-    return make, (0,), inputs, exact
+    return make, (0,), *product_along_K(M, N, K)
 
 
 def first_loads():
@@ -99,14 +105,7 @@ def first_loads():
         assert "first loads" in text
         return text
 
-    def inputs(rng, size):
-        a, b = (rng.standard_normal((n, K)).astype(np.float16) for n in (M, N))
-        return [a, b, nan(M, N, dtype=np.float16)]
-
-    def exact(a, b, c):
-        return {2: a.astype(np.float64) @ b.astype(np.float64).T}
-
-    return make, (0,), inputs, exact
+    return make, (0,), *product_along_K(M, N, K)
 
 
 def in_groups():
