@@ -48,7 +48,7 @@ bool has_spare(const RoleLoop& loop) { return loop.late.empty() && !as_int(loop.
 // Are the first loads, for which all slots are free, begun by the thread that makes the barriers, while the
 // block's others still come?  Measured: 1 to 3 % of a kernel of 6 us, nothing of a long one
 // (bench/results/2026-11-28-launch.md).
-bool loads_ahead(const DividedKernel& all) {
+bool may_load_ahead(const DividedKernel& all) {
   std::optional<int64_t> blocks = blocks_of_grid(all.k);
   if (!blocks || *blocks > all.target.multiprocessors.count || wants_timeline(all.k)) return false;
   if (all.plan.loops.size() > 1 || !all.plan.loads.empty()) return false;
@@ -84,7 +84,7 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
     made.push_back({words.empty, {all.plan.consumers / warp}});
     all.words.emplace(&load, words);
   }
-  Expr first = eq(all.k.thread, imm(loads_ahead(all) ? all.plan.consumers : 0));
+  Expr first = eq(all.k.thread, imm(all.loads_ahead ? all.plan.consumers : 0));
   for (auto& stmt : initialised(all.f, made, all.k.body->span, first)) out.push_back(stmt);
 }
 
@@ -110,7 +110,7 @@ void report(DividedKernel& all) {
     std::string registers =
         p.load_registers ? fmt::format(" ({} and {} registers)", p.load_registers, p.compute_registers) : "";
     std::string first =
-        loads_ahead(all)
+        all.loads_ahead
             ? fmt::format("; the first {} turns' loads begin while the block's threads still come",
                           loop.slots)
             : "";
@@ -189,9 +189,9 @@ void order_blocks(Function& f, Kernel& k, const Target& target, const RolePlan& 
 }
 
 // Each role's statements, with stamps where they are asked for.
-std::pair<Stmt, Stmt> parts_of(DividedKernel& all, RoleStamps* stamps, bool ahead) {
+std::pair<Stmt, Stmt> parts_of(DividedKernel& all, RoleStamps* stamps) {
   all.stamps = stamps;
-  if (!stamps) return {loading_part(all, ahead ? Turns::later : Turns::all), computing_part(all)};
+  if (!stamps) return {loading_part(all, all.loads_ahead ? Turns::later : Turns::all), computing_part(all)};
   stamps->begin_role(0, all.plan.consumers);
   Stmt loading = stamps->whole_role(loading_part(all));
   stamps->begin_role(1, 0);
@@ -232,6 +232,14 @@ Stmt without(const Stmt& computing, const std::set<BufferId>& tiles) {
       });
 }
 
+void wait_first(DividedKernel& all, std::vector<Stmt>& out) {
+  out.push_back(eval(call(pdl_sync, {}, all.k.span), all.k.span));
+  all.f.notes.push_back({"assign_roles", all.k.name,
+                         "all threads wait for the kernel in front of it before anything else, wherever the "
+                         "program's pdl_sync stands",
+                         all.k.span});
+}
+
 void divide(Function& f, size_t kernel, const Target& target, const RolePlan& plan) {
   Kernel& k = f.kernels[kernel];
   Span span = k.body->span;
@@ -240,15 +248,15 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   plan_stores(all);
   order_blocks(f, k, target, plan);
   for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
+  all.loads_ahead = may_load_ahead(all);
   make_words(all, out);
-  bool ahead = loads_ahead(all);
   std::vector<Stmt> made(out.end() - 2, out.end());  // the barriers are initialised, and all threads come
-  if (ahead) out.resize(out.size() - made.size());
+  if (all.loads_ahead) out.resize(out.size() - made.size());
   std::set<BufferId> tiles = make_tiles(all, out);
   std::optional<RoleStamps> stamps;
   if (wants_timeline(k)) stamps.emplace(f, kernel, out);
-  auto [loading, computing] = parts_of(all, stamps ? &*stamps : nullptr, ahead);
-  if (contains(computing, waits_for_kernel)) out.push_back(eval(call(pdl_sync, {}, span), span));
+  auto [loading, computing] = parts_of(all, stamps ? &*stamps : nullptr);
+  if (contains(computing, waits_for_kernel)) wait_first(all, out);
   computing = without(computing, tiles);
   if (!all.stores.empty())
     computing =
@@ -260,7 +268,7 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   auto by_warps = [&](const Stmt& loads, Attrs attrs) {
     return group(plan.consumers, warps_that_load * target.warp, renamed(loads), span, 0, std::move(attrs));
   };
-  if (ahead) {
+  if (all.loads_ahead) {
     Attrs role;
     role.entries["role"] = "first loads";
     out.push_back(by_warps(block({made[0], loading_part(all, Turns::first)}, span), std::move(role)));

@@ -27,6 +27,7 @@ struct DividedKernel {
   std::set<const StmtNode*> clearing = {};           // products that clear their sums in a loop's first turn,
   std::set<const StmtNode*> dropped = {};            // and the statements that they replace
   RoleStamps* stamps = nullptr;                      // null: none are asked for
+  bool loads_ahead = false;                          // of the first turns, before all threads have come
 
   Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const;
   static Expr slot(const RoleLoop& loop, const Expr& turn) { return floormod(turn, loop.slots); }

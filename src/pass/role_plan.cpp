@@ -126,9 +126,8 @@ std::string why_whole_blocks(const Function& f, const Kernel& k, const Target& t
   if (late || most_blocks * (shared_bytes(f, plan) + chip.reserved_bytes) > chip.shared_bytes ||
       most_blocks * plan.consumers * (fragment_registers(f, k) + spare) > chip.registers)
     return "";
-  return "some of its blocks have more to do than others, so that none goes on to another tile, and with a "
-         "role "
-         "that loads a multiprocessor would run one of them instead of two";
+  return "some of its blocks have more to do than others, so that none goes on to another tile: a "
+         "multiprocessor runs two of them, but with a role that loads only one";
 }
 // How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory;
 // why that is too little, or "".
