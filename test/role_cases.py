@@ -95,7 +95,6 @@ SUMS = {
         changed(r"(S_full\[.*), \(cast<i32>\(t\)\*9 \+ cast<i32>\(k\)\)", r"\1, (cast<i32>(k))"), WRONG),
 }  # fmt: skip
 WEIGHTS = {
-    "10 the wait for a tile beside the loop": (without_wait("q_empty"), {"race", "barrier"}),
     "10 the wait for a slot of the late product": (without_wait("v_tile_empty"), {"race", "barrier"}),
     "11 as many arrivals": (with_more_arrivals("v_tile_empty"), {"deadlock"}),
     "12 the fence": (without(r"fence_proxy_async\w*\(\)"), {"fence"}),
@@ -104,6 +103,8 @@ WEIGHTS = {
     "16 the phase of the late product": (
         changed(r"(v_tile_full\[.*)\+ 3\)//4 \+ 1\)", r"\1+ 3)//4)"), WRONG),
 }  # fmt: skip
+# Three tiles of one turn each: nothing but this wait holds the third back from the slot of the first.
+TILES = {"10 the wait for a tile beside the loop": (without_wait("q_empty"), {"race", "barrier"})}
 
 
 def exact_sums(x, y):
@@ -134,6 +135,8 @@ PROGRAMS = {
         sums_of_tiles, lambda rng: [small(rng, 3, 9, 64, 64), blank(3, 64, 64)], exact_sums, SUMS),
     "roles: weights of another product": Program(
         weights_of_another_product, weights(lambda rng: 5), exact_weights, WEIGHTS),
+    "roles: weights of another product, a turn for each tile": Program(
+        weights_of_another_product, weights(lambda rng: 1), exact_weights, TILES),
     "roles: 14, 15 any number of turns, and a condition around them": Program(
         weights_of_another_product, weights(lambda rng: rng.integers(0, 6)), exact_weights),
 }  # fmt: skip

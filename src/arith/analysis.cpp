@@ -1,8 +1,10 @@
 // The bottom-up walk that computes Info, and the table that remembers it.
 #include "arith/analysis.h"
 
+#include <algorithm>
 #include <bit>
 
+#include "ir/lookup.h"
 #include "ir/rewrite.h"
 
 namespace tl {
@@ -106,6 +108,11 @@ Info of_ramp(const Ramp& n, const Info& base, const Info& stride) {
 Expr moved(const Call& n) {
   bool moves = n.intrinsic->effect == Intrinsic::Effect::warp && n.intrinsic->name.starts_with("shfl");
   return moves ? n.args[0] : Expr();
+}
+
+Interval listed_range(const Call& lookup) {
+  auto [least, most] = std::ranges::minmax(values_of(lookup));
+  return {least, most};
 }
 
 Info of_call(const Call& n, Gather g, Interval range) {
@@ -218,6 +225,7 @@ Info Analysis::of(const Expr& e) {
              [&](const Call& n) {
                Gather g{{.hash = 101}};
                for (auto& a : n.args) g.take(of(a));
+               if (n.intrinsic == &lookup) return of_call(n, g, listed_range(n));
                return of_call(n, g, moved(n) ? of(moved(n)).range : type_range(n.dtype));
              },
          });

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arith/simplifier.h"
+#include "ir/lookup.h"
 
 namespace tl {
 namespace {
@@ -114,6 +115,13 @@ Expr rebuild_call(Simplifier& s, const Call& n) {
     if (n.dtype.is_bool()) return imm(value != 0, n.dtype, s.here);
     if (n.dtype.is_float() && std::isfinite(round_float(value, n.dtype))) return fimm(value, n.dtype, s.here);
   }
+  if (n.intrinsic == &lookup)
+    if (auto i = as_int(args[0])) {
+      std::vector<int64_t> values = values_of(n);
+      if (*i >= 0 && size_t(*i) < values.size()) return s.constant(values[size_t(*i)], n.dtype);
+    }
+  static const Intrinsic* from_lane = find_intrinsic("shfl");
+  if (n.intrinsic == from_lane && is_const(args[0])) return args[0];  // every thread has it
   return changed ? call(*n.intrinsic, std::move(args), n.dtype, n.span) : Expr(&n);
 }
 

@@ -437,6 +437,7 @@ Text Printer::print_call(const Call& n) {
   if (n.intrinsic == &sync_threads) return {"__syncthreads()"};
   if (n.intrinsic == &breakpoint_row) return {"(void)0"};
   if (n.intrinsic == &block_uniform) return print(n.args[0]);
+  if (n.intrinsic == &lookup) return print_lookup(n);
   if (n.intrinsic->effect == Intrinsic::Effect::control)
     return {n.intrinsic == &thread_return ? "return" : std::string(n.intrinsic->name)};
   if (n.intrinsic == &print_row || n.intrinsic == &device_assert || n.intrinsic == &assume_function)
@@ -455,6 +456,10 @@ Text Printer::print_call(const Call& n) {
   for (size_t i = 0; i < n.args.size(); i++) {
     if (takes_map(*n.intrinsic, i)) {  // and the map tells where its tensor is
       args.push_back("&" + maps.at(n.args[i++].as<StringImm>()->value));
+      continue;
+    }
+    if (auto place = tile_place(n, i)) {
+      args.push_back(*place);
       continue;
     }
     (takes_constant(*n.intrinsic, i) ? constants : args).push_back(argument(n.args[i]));

@@ -176,6 +176,7 @@ void Printer::print_for(const For& n) {
   int64_t factor = n.attrs.get_int("unroll_factor");
   // Several turns of a software pipeline at once would need the registers of them all.
   if (n.loop == Loop::serial && n.attrs.find("turns")) line("#pragma unroll 1");
+  if (n.loop == Loop::unrolled) unrolled.insert(n.var.get());
   if (n.loop == Loop::unrolled) line(factor ? fmt::format("#pragma unroll {}", factor) : "#pragma unroll");
   const std::string& name = vars[n.var.get()];
   line(fmt::format("for ({0} = {2}; {1} < {3}; ++{1}) {{", variable, name, first, last));
@@ -388,6 +389,7 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
   for (auto* intrinsic : printer.instructions)
     instructions += dialect.instruction(*intrinsic, target, printer.constants[intrinsic]);
   for (auto& [name, use] : printer.atomics) instructions += dialect.atomic(use, target);
+  for (auto& [values, name] : printer.tables) instructions += c::table_text(values, name);
   program.text =
       fmt::format("// {} for {}, written by tilelang.\n{}{}{}{}", c::c_safe(f.name), target.name,
                   paste_sections(dialect.prelude, printer.sections), sources, instructions, kernels);

@@ -101,6 +101,7 @@ struct Printer {
   std::vector<const Intrinsic*> instructions = {};               // in the order of first use
   std::map<const Intrinsic*, std::set<int64_t>> constants = {};  // that are the first ones in their calls
   std::map<std::string, AtomicUse> atomics = {};                 // by name
+  std::map<std::vector<int64_t>, std::string> tables = {};       // of constants, and their names
   std::set<std::string> outside = {};  // names of foreign text, which no local one may hide
   bool made_tensors = false;           // some tensor may be part of another: nothing is restrict
 
@@ -115,6 +116,7 @@ struct Printer {
   std::map<BufferId, std::string> buffers = {};
   std::map<std::string, std::string, std::less<>> maps = {};  // of tensors, by name
   std::map<const ExprNode*, std::string> vars = {};
+  std::set<const ExprNode*> unrolled = {};  // variables of loops that the device compiler unrolls
   std::set<const ExprNode*> int_vars = {};  // i64 variables that are an int in C++, as their values fit
   std::map<const ExprNode*, std::vector<Expr>> vectors = {};  // a vector variable -> its lanes
   std::set<const ExprNode*> words = {};  // variables whose value is no arithmetic that C++ sees through
@@ -182,6 +184,9 @@ struct Printer {
 
   // c_place.cpp: what a table in shared memory holds where some bits of a word say.
   std::optional<std::string> looked_up(const Load& n);
+  Text print_lookup(const Call& n);
+  // An argument of a warpgroup's product that is a tile in shared memory, as two of its helper.
+  std::optional<std::string> tile_place(const Call& n, size_t argument);
 
   // c_foreign.cpp: calls that reach memory, and foreign text.
   Text print_memory_call(const Call& n);
@@ -209,7 +214,8 @@ struct Printer {
 // How many bytes one access of a vector takes, where it can be one access; else 0.
 int chunk_bytes(DType t, int vector_bytes);
 bool has_load(const Expr& e);
-std::string c_string(std::string_view text);  // a literal
+std::string table_text(const std::vector<int64_t>& values, std::string_view name);  // its definition
+std::string c_string(std::string_view text);                                        // a literal
 
 }  // namespace c
 }  // namespace tl

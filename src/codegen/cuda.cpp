@@ -70,7 +70,7 @@ std::string product_statement(const WarpgroupInstr& row, int64_t n) {
   Registers a = registers_of(row.a_type, row.k / 2, false);
   int next = d.count;
   std::string from = row.a_in_registers ? operands(a, "", 'a') + ", "
-                                        : "\"l\"(tl_tile<a_swizzle, a_leading, a_stride>(a_)), ";
+                                        : "\"l\"(tl_tile<a_swizzle, a_leading, a_stride>(a_, a_step)), ";
   std::string text = fmt::format("wgmma.mma_async.sync.aligned.m{}n{}k{}.{} {}, ", WarpgroupInstr::m, n,
                                  row.k, row.types, holes(0, d.count));
   text += row.a_in_registers ? holes(next, a.count) : fmt::format("%{}", next);
@@ -87,7 +87,8 @@ std::string product_statement(const WarpgroupInstr& row, int64_t n) {
       "  if constexpr (n == {})\n"
       "    asm volatile(\"{{ .reg .pred p; setp.ne.b32 p, %{}, 0; {}; }}\"\n"
       "                 : {}\n"
-      "                 : {}\"l\"(tl_tile<b_swizzle, b_leading, b_stride>(b_)), \"r\"(int(!clear)){}\n"
+      "                 : {}\"l\"(tl_tile<b_swizzle, b_leading, b_stride>(b_, b_step)), "
+      "\"r\"(int(!clear)){}\n"
       "                 : \"memory\");\n",
       n, next + 1, text, operands(d, "+", 'd'), from, turns);
 }
@@ -98,9 +99,10 @@ std::string product_function(const WarpgroupInstr& row, const std::set<int64_t>&
   std::string text = fmt::format(
       "\n// d = a · b, or d += a · b, over a warpgroup, {}×n×{}; begun here.\n"
       "template <int n, {}int b_swizzle, int b_leading, int b_stride, int b_turned>\n"
-      "TL_DEVICE void tl_{}(void* d_, const void* a_, const void* b_, bool clear) {{\n"
+      "TL_DEVICE void tl_{}(void* d_, const void* a_{}, const void* b_, int b_step, bool clear) {{\n"
       "  {}* d = ({}*)d_;\n",
-      WarpgroupInstr::m, row.k, modes, row.intrinsic.name, d.type, d.type);
+      WarpgroupInstr::m, row.k, modes, row.intrinsic.name, row.a_in_registers ? "" : ", int a_step", d.type,
+      d.type);
   if (row.a_in_registers) text += fmt::format("  const {}* a = (const {}*)a_;\n", a.type, a.type);
   for (int64_t n : ns) text += product_statement(row, n);
   return text + "}\n";

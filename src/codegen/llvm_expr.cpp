@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/llvm_kernel.h"
+#include "ir/lookup.h"
 #include "ir/rewrite.h"
 #include "target/foreign.h"
 
@@ -311,6 +312,7 @@ Value call_expr(KernelWriter& k, const Call& n) {
     return k.address(element->buffer, element->index[0]);
   }
   if (&intrinsic == &block_uniform) return k.expr(n.args[0]);
+  if (&intrinsic == &lookup) return k.expr(as_selects(n));
   if (obeys_mask(intrinsic)) return k.memory_call(n);
   if (is_foreign(intrinsic))
     fail(n.span,

@@ -135,13 +135,18 @@ bool take_slot(Kernel& kernel) {
 }
 
 // num_stages is a wish: where the tiles of so many stages do not fit into shared memory, which is known after
-// all layouts are, the largest number that fits is taken.
+// all layouts are, the largest number that fits is taken.  Before that, tiles that roles load beside loops
+// lose their second slots.
 Compiled run_fitting(Function f, const Target& target, const Options& options, const Dump& dump) {
   for (;;) {
     try {
       return run_passes(f, target, options, dump);
     } catch (const TilesTooLarge& e) {
-      if (contains(options.skip, "plan_schedule") || !take_slot(f.kernels[e.kernel])) throw;
+      if (contains(options.skip, "plan_schedule")) throw;
+      if (e.second_slots)
+        f.kernels[e.kernel].attrs.entries.emplace("one_slot_beside", int64_t(1));
+      else if (!take_slot(f.kernels[e.kernel]))
+        throw;
     }
   }
 }

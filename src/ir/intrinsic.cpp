@@ -208,6 +208,7 @@ constexpr Intrinsic message_rows[] = {
 // Their calls say how many lanes there are.
 constexpr Intrinsic lane_rows[] = {
     {.name = "interleave", .arity = -1}, {.name = "even_lanes"}, {.name = "odd_lanes"}};
+constexpr Intrinsic table_rows[] = {{.name = "lookup", .arity = 2, .result = Result::i32}};
 
 const Intrinsic& row(std::string_view name) { return *find_intrinsic(name); }
 
@@ -240,7 +241,7 @@ std::span<const Intrinsic> lane_functions() { return lane_rows; }
 
 const Intrinsic* find_intrinsic(std::string_view name) {
   for (auto rows : {scalar_functions(), thread_functions(), exact_functions(), message_functions(),
-                    lane_functions(), narrow_functions()})
+                    lane_functions(), narrow_functions(), std::span<const Intrinsic>(table_rows)})
     for (auto& r : rows)
       if (r.name == name) return &r;
   return nullptr;
@@ -248,7 +249,7 @@ const Intrinsic* find_intrinsic(std::string_view name) {
 
 const Intrinsic &thread_index = row("thread_index"), &sync_threads = row("sync_threads");
 const Intrinsic &address_of = row("address_of"), &fma_function = row("fma");
-const Intrinsic& shfl_xor = row("shfl_xor");
+const Intrinsic &shfl_xor = row("shfl_xor"), &lookup = row("lookup");
 const Intrinsic &load_wide = row("load_wide"), &store_wide = row("store_wide");
 const Intrinsic &call_extern = row("call_extern"), &call_pure_extern = row("call_pure_extern"),
                 &inline_ptx = row("ptx");

@@ -118,6 +118,7 @@ const Intrinsic* find_intrinsic(std::string_view name);
 
 extern const Intrinsic &address_of, &thread_index, &thread_number, &sync_threads, &sync_grid, &fma_function,
     &shfl_xor;
+extern const Intrinsic& lookup;  // lookup(i, "7 -1 5"): the i-th of these constants; i is 0 for the first
 extern const Intrinsic &print_row, &device_assert, &assume_function, &breakpoint_row, &pdl_sync, &pdl_trigger,
     &elected, &random_sequence, &bar_sync_groups;
 extern const Intrinsic &interleave, &even_lanes, &odd_lanes;

@@ -1,5 +1,6 @@
 // The checks of `verify` for each kind of expression: the types of its operands, and what its call takes.
 #include "ir/build.h"
+#include "ir/lookup.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
@@ -160,6 +161,10 @@ struct ExprChecker {
       s.require(n.args.size() == 1 || n.args[1].as<StringImm>(), "the access of an address is a text");
       s.require(n.args.size() < 3 || (n.args[2]->dtype.is_int() && n.args[2]->dtype.lanes == 1),
                 "the elements of an address are counted by an integer");
+    }
+    if (n.intrinsic == &lookup) {
+      verify_integer(s, n.args[0], "the index of a lookup");
+      s.require(!values_of(n).empty(), "the values of a lookup are a text of integers, a space between two");
     }
     if (obeys_mask(*n.intrinsic)) check_memory_call(s, n);
     if (size_t at = n.intrinsic->access.find('m'); at != std::string_view::npos) check_map_call(s, n, at);

@@ -8,6 +8,7 @@
 
 #include "arith/prove.h"
 #include "base/error.h"
+#include "ir/rewrite.h"
 #include "layout/swizzle.h"
 #include "ops/gemm.h"
 #include "ops/gemm_fragments.h"
@@ -298,6 +299,35 @@ PlacedTile place_tile(const Gemm& g, LowerContext& ctx, const TileOperand& t) {
        to_string(m.layout));
 }
 
+// Names for what the threads of a warp agree on. Taken from the warp's first thread, so that the device
+// compiler sees it: else it computes each descriptor in registers of every thread, and moves it from there
+// for each instruction (measured: 0.3 to 0.7 % of a large product, 9 % of one of 1024³;
+// bench/results/2026-11-28-uniform.md).
+struct UniformNames {
+  LowerContext& ctx;
+  Span span;
+  Facts& facts;
+  std::vector<Stmt> made = {};
+
+  Expr named(const char* name, const Expr& value, Interval range) {
+    Expr mine = cast(i32, value);
+    for (auto& s : made)
+      if (equal(s.as<Let>()->value.as<Call>()->args[0], mine)) return cast(i64, s.as<Let>()->var);
+    Expr same = var(name, i32);
+    made.push_back(let(same, call(*find_intrinsic("shfl"), {mine, imm(0, i32)}), span));
+    facts.bind(same, range);
+    return cast(i64, same);
+  }
+  // The number of the slot that the tile lies in.
+  PlacedTile with_slot(PlacedTile t) {
+    for (size_t d = 0; d < t.memory.dims[0]; d++) {
+      Expr& start = t.memory.starts[d];
+      if (!as_int(simplify(start, facts))) start = named("slot", start, {0, t.memory.layout.extents[d] - 1});
+    }
+    return t;
+  }
+};
+
 struct WgmmaLowering {
   const Gemm& g;
   LowerContext& ctx;
@@ -378,14 +408,10 @@ Stmt lower_wgmma(const Gemm& g, LowerContext& ctx) {
          "use a fragment of its own for the sums",
          f[g.c.buffer].name);
   Facts facts = facts_of(f, ctx.kernel);
-  // The same for all threads of a warp, as the device compiler sees.
+  UniformNames names{.ctx = ctx, .span = g.tile.span, .facts = facts};
   Expr number = imm(0);
-  if (p.rows * p.cols > 1) {
-    Expr mine = cast(i32, floordiv(ctx.thread, group)), same = var("warpgroup", i32);
-    stmts.push_back(let(same, call(*find_intrinsic("shfl"), {mine, imm(0, i32)}), g.tile.span));
-    facts.bind(same, Interval{0, p.rows * p.cols - 1});
-    number = cast(i64, same);
-  }
+  if (p.rows * p.cols > 1)
+    number = names.named("warpgroup", floordiv(ctx.thread, group), {0, p.rows * p.cols - 1});
   WgmmaLowering l{.g = g,
                   .ctx = ctx,
                   .p = p,
@@ -394,8 +420,10 @@ Stmt lower_wgmma(const Gemm& g, LowerContext& ctx) {
                   .group_row = p.rows == 1 ? imm(0) : floormod(number, p.rows),
                   .group_col = p.cols == 1 ? imm(0) : floordiv(number, p.rows),
                   .facts = facts};
-  if (!p.row->a_in_registers) l.a = place_tile(g, ctx, a_tile(g, p));
-  l.b = place_tile(g, ctx, b_tile(g, p));
+  if (!p.row->a_in_registers) l.a = names.with_slot(place_tile(g, ctx, a_tile(g, p)));
+  l.b = names.with_slot(place_tile(g, ctx, b_tile(g, p)));
+  l.facts = facts;
+  stmts.insert(stmts.end(), names.made.begin(), names.made.end());
   if (!direct && !g.clear) {
     Expr r = var("r");
     stmts.push_back(for_loop(r, sums.registers, Loop::unrolled,

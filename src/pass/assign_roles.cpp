@@ -37,6 +37,8 @@
 #include "pass/passes.h"
 #include "pass/role_parts.h"
 #include "pass/slots.h"
+#include "pass/tile_lists.h"
+#include "pass/turns.h"
 
 namespace tl {
 namespace {
@@ -78,10 +80,11 @@ void make_words(DividedKernel& all, std::vector<Stmt>& out) {
     }
   for (auto& load : all.plan.loads) {
     const std::string name = all.f[load.tile].name;
-    RingWords words{add_barrier_words(all.f, name + "_full", 1, load.copy->span),
-                    add_barrier_words(all.f, name + "_empty", 1, load.copy->span)};
-    made.push_back({words.full, {warps_that_load}});
-    made.push_back({words.empty, {all.plan.consumers / warp}});
+    auto slots = size_t(all.slots(load));
+    RingWords words{add_barrier_words(all.f, name + "_full", slots, load.copy->span),
+                    add_barrier_words(all.f, name + "_empty", slots, load.copy->span)};
+    made.push_back({words.full, std::vector<int64_t>(slots, warps_that_load)});
+    made.push_back({words.empty, std::vector<int64_t>(slots, all.plan.consumers / warp)});
     all.words.emplace(&load, words);
   }
   Expr first = eq(all.k.thread, imm(all.loads_ahead ? all.plan.consumers : 0));
@@ -123,27 +126,62 @@ void report(DividedKernel& all) {
   }
 }
 
-// Do blocks go through the grid, from tile to tile?
-bool walks_grid(const Kernel& k, const Target& target, const RolePlan& plan) {
+// How blocks share the grid.
+struct GridPlan {
+  BlockOrder order;
+  int64_t resident;                     // blocks that run at once
+  bool walks;                           // do they go through the grid, from tile to tile?
+  std::optional<TileLists> lists = {};  // where tiles differ in length
+};
+GridPlan plan_grid(const Function& f, const Kernel& k, const Target& target, const RolePlan& plan) {
+  std::vector<Stmt> loads;
+  for (auto& loop : plan.loops)
+    for (auto& ring : loop.rings) loads.insert(loads.end(), ring.copies.begin(), ring.copies.end());
   int64_t resident = target.multiprocessors.count * plan.blocks;
-  return blocks_of_grid(k).value_or(resident + 1) > resident && has_even_blocks(k, plan);
+  GridPlan grid{.order = plan_block_order(f, k, loads, resident),
+                .resident = resident,
+                .walks = blocks_of_grid(k).value_or(resident + 1) > resident};
+  if (grid.walks && !has_even_blocks(k, plan)) {
+    grid.lists = plan_tile_lists(k, plan, grid.order, resident);
+    grid.walks = grid.lists.has_value();
+  }
+  return grid;
 }
 
-// What leaves behind the loops leaves beside the loads of the next tile.
-void plan_stores(DividedKernel& all) {
+int64_t bytes_of(const BufferInfo& tile) { return product(tile_shape(tile)) * tile.dtype.bits / 8; }
+
+// What leaves behind the loops leaves beside the loads of the next tile.  Gives the bytes that are still
+// free.
+int64_t plan_stores(DividedKernel& all, bool walks) {
   int64_t left = all.plan.free_bytes;
-  bool walks = walks_grid(all.k, all.target, all.plan);
-  std::vector<std::pair<Stmt, bool>> copies;  // whether a block comes there once
+  std::vector<std::pair<Stmt, bool>> copies;  // whether the program comes there in a loop
   walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext& at) {
-    if (s.as<Tile>()) copies.push_back({s, !walks && at.loops.empty() && at.whiles.empty()});
+    if (s.as<Tile>()) copies.push_back({s, !at.loops.empty() || !at.whiles.empty()});
     return !all.plan.find(s);
   });
-  for (auto& [s, once] : copies)
-    if (auto store = plan_parts(all.f, all.k, all.target, s, left, once)) {
-      const BufferInfo& stage = all.f[store->stage];
-      left -= product(tile_shape(stage)) * stage.dtype.bits / 8;
+  for (auto& [s, in_loop] : copies)
+    if (auto store = plan_parts(all.f, all.k, all.target, s, left, !walks && !in_loop)) {
+      store->again = in_loop;
+      left -= bytes_of(all.f[store->stage]);
       all.stores.push_back(*store);
     }
+  return left;
+}
+
+// Tiles beside the loops have two slots where they are loaded again and again, and there is memory: the next
+// one then is there before what is at work on this one has ended, and with it the first tiles of the loop
+// behind.
+void plan_loads(DividedKernel& all, int64_t left) {
+  if (all.k.attrs.find("one_slot_beside")) return;  // there was not, once all scratch was known
+  walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext& at) {
+    const RoleLoad* load = all.plan.find_load(s);
+    bool again = load && load->may_have_slots && !at.loops.empty() && turn_of(at);
+    if (!again || bytes_of(all.f[load->tile]) > left) return true;
+    left -= bytes_of(all.f[load->tile]);
+    all.two_slots.insert(load);
+    all.k.attrs.entries.insert_or_assign("two_slots_beside", int64_t(1));  // for plan_memory
+    return true;
+  });
 }
 
 // Those that the role that loads fills, which both roles see, and what keeps work beside products.
@@ -160,6 +198,8 @@ std::set<BufferId> make_tiles(DividedKernel& all, std::vector<Stmt>& out) {
       }
   for (auto& load : all.plan.loads) {
     tiles.insert(load.tile);
+    f[load.tile].slots = all.slots(load);
+    give_slots(f[load.tile]);
     out.push_back(alloc(load.tile, f[load.tile].span));
   }
   for (auto& loop : all.plan.loops)
@@ -176,16 +216,11 @@ std::set<BufferId> make_tiles(DividedKernel& all, std::vector<Stmt>& out) {
   return tiles;
 }
 
-void order_blocks(Function& f, Kernel& k, const Target& target, const RolePlan& plan) {
-  std::vector<Stmt> loads;
-  for (auto& loop : plan.loops)
-    for (auto& ring : loop.rings) loads.insert(loads.end(), ring.copies.begin(), ring.copies.end());
-  int64_t resident = target.multiprocessors.count * plan.blocks;
-  BlockOrder order = plan_block_order(f, k, loads, resident);
-  if (walks_grid(k, target, plan))
-    walk_grid(f, k, resident, order);
+void order_blocks(Function& f, Kernel& k, const GridPlan& grid) {
+  if (grid.walks)
+    walk_grid(f, k, grid.resident, grid.order, grid.lists);
   else
-    reorder_grid(f, k, resident, order);
+    reorder_grid(f, k, grid.resident, grid.order);
 }
 
 // Each role's statements, with stamps where they are asked for.
@@ -201,13 +236,15 @@ std::pair<Stmt, Stmt> parts_of(DividedKernel& all, RoleStamps* stamps) {
 // Do the warpgroups go through the tiles together?  Measured: where all they do is products of operands that
 // both lie along K, they are up to 1 % slower apart, as their slots are then held longer; with B along N, and
 // with work of threads in between, up to 1 % faster (bench/results/2026-11-28-groups.md). But apart in loops
-// of 128 turns with such work they are 6 % slower, and their times vary (2026-11-28-launch.md).
-bool keeps_step(const Function& f, const RolePlan& plan) {
+// of 128 turns with such work they are 6 % slower, and their times vary (2026-11-28-launch.md); not so where
+// blocks walk from tile to tile of different lengths (0.2 to 2 % faster; 2026-11-28-uniform.md).
+bool keeps_step(const Function& f, const RolePlan& plan, bool uneven_walk) {
   constexpr int64_t most_turns_apart = 64;
   bool along_K = true;
   for (auto& loop : plan.loops) {
     std::optional<int64_t> turns = as_int(loop.loop.as<For>()->extent);
-    if (!loop.late.empty() && turns.value_or(INT64_MAX) > most_turns_apart) return true;
+    bool many = turns ? *turns > most_turns_apart : !uneven_walk;
+    if (!loop.late.empty() && many) return true;
     along_K &= loop.late.empty();
     for (auto* s : loop.in_flight) {
       Gemm g = read_gemm(*static_cast<const Tile*>(s), f);
@@ -245,8 +282,10 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   Span span = k.body->span;
   DividedKernel all{.f = f, .k = k, .target = target, .plan = plan};
   std::vector<Stmt> out;
-  plan_stores(all);
-  order_blocks(f, k, target, plan);
+  GridPlan grid = plan_grid(f, k, target, plan);
+  int64_t left = plan_stores(all, grid.walks);
+  order_blocks(f, k, grid);
+  plan_loads(all, left);
   for (auto& store : all.stores) out.push_back(alloc(store.stage, store.copy->span));
   all.loads_ahead = may_load_ahead(all);
   make_words(all, out);
@@ -285,7 +324,8 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   auto team = [&](int64_t first, int64_t count, int64_t barrier, const Stmt& part) {
     Attrs attrs;
     attrs.entries["barrier"] = barrier;
-    if (count > Team::group && !keeps_step(f, plan)) attrs.entries["group_barriers"] = barrier + 2;
+    if (count > Team::group && !keeps_step(f, plan, grid.lists.has_value()))
+      attrs.entries["group_barriers"] = barrier + 2;
     attrs.entries["role"] = first ? "load" : "compute";
     out.push_back(group(first, count, part, span, 0, std::move(attrs)));
   };
@@ -333,7 +373,7 @@ Function assign_roles(Function f, const Target& target) {
       attrs.entries.erase("may_divide");
       return for_loop(n.var, n.min, n.extent, n.loop, self(n.body), n.span, std::move(attrs));
     });
-    for (std::string hint : {"no_set_max_nreg", "disable_warp_group_reg_alloc"})
+    for (std::string hint : {"no_set_max_nreg", "disable_warp_group_reg_alloc", "one_slot_beside"})
       f.kernels[i].attrs.entries.erase(hint);
   }
   if (asked && !divided) refuse_timeline(f, target);

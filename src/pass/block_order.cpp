@@ -20,6 +20,7 @@
 #include "arith/prove.h"
 #include "arith/simplify.h"
 #include "base/product.h"
+#include "ir/lookup.h"
 #include "ir/rewrite.h"
 #include "ops/mapping.h"
 #include "pass/walk.h"
@@ -194,21 +195,37 @@ BlockOrder plan_block_order(const Function& f, const Kernel& k, const std::vecto
   return order;
 }
 
-void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order) {
+void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order,
+               const std::optional<TileLists>& lists) {
   Expr blocks = count_blocks(k);
   if (is_at_most(blocks, resident)) return;
   std::string said = order ? "; " + describe(k, order) : "";
+  if (lists) said = "; each takes the tiles that the chip would give it, which differ in length" + said;
   Expr block_var = var("block"), turn = var("tile");
   std::vector<Stmt> body;
-  Expr rest = turn * resident + block_var;
+  Expr rest = turn * resident + block_var, turns = floordiv(blocks - block_var + (resident - 1), resident);
+  std::vector<Stmt> around;
+  if (lists) {  // one behind another in one table; two more say where a block's begins, and how long it is
+    std::vector<int64_t> numbers, begins, lengths;
+    for (auto& list : *lists) {
+      begins.push_back(int64_t(numbers.size()));
+      lengths.push_back(int64_t(list.size()));
+      numbers.insert(numbers.end(), list.begin(), list.end());
+    }
+    Expr begin = var("begin"), number = var("number");
+    around.push_back(let(begin, cast(i64, lookup_of(block_var, begins)), k.span));
+    body.push_back(let(number, cast(i64, lookup_of(begin + turn, numbers)), k.span));
+    rest = number;
+    turns = cast(i64, lookup_of(block_var, lengths));
+  }
   if (order) place(k, rest, order, body);
   for (size_t d = 0; d < k.grid.size() && !order; d++) {  // of the last one, too, so that its range is known
     body.push_back(let(k.grid_vars[d], floormod(rest, cast(i64, k.grid[d])), k.span));
     rest = floordiv(rest, cast(i64, k.grid[d]));
   }
   body.push_back(k.body);
-  Expr turns = floordiv(blocks - block_var + (resident - 1), resident);
-  k.body = for_loop(turn, imm(0), turns, Loop::serial, block(std::move(body), k.span), k.span);
+  around.push_back(for_loop(turn, imm(0), turns, Loop::serial, block(std::move(body), k.span), k.span));
+  k.body = around.size() > 1 ? block(std::move(around), k.span) : around[0];
   k.grid_vars = {block_var};
   k.grid = {min(blocks, imm(resident))};
   f.notes.push_back(

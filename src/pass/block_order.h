@@ -1,5 +1,7 @@
 // In which order the blocks of a grid run, and which of them one resident block runs after another.
 #pragma once
+#include <optional>
+
 #include "ops/op.h"
 
 namespace tl {
@@ -14,14 +16,18 @@ struct BlockOrder {
   explicit operator bool() const { return bool(together); }
 };
 
+// The numbers of the tiles that each block takes, one after another.
+using TileLists = std::vector<std::vector<int64_t>>;
+
 // The order in which so many blocks at the same time load the least in all: what most of them load, they then
 // find in the L2 cache. None where their loads do not say it.
 BlockOrder plan_block_order(const Function& f, const Kernel& k, const std::vector<Stmt>& loads,
                             int64_t resident);
 // The kernel's grid gets at most so many blocks; its body runs once for each block that the program asks for.
 // What the roles of a kernel do beside each other then goes on from one of them to the next.  Nothing changes
-// where the grid is known to be no larger.
-void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order);
+// where the grid is known to be no larger.  With lists, each block takes those tiles; else all take as many.
+void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order,
+               const std::optional<TileLists>& lists = {});
 // The chip gives out the blocks of the grid in that order.
 void reorder_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order);
 

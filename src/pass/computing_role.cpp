@@ -199,7 +199,8 @@ struct Computer : ScopedRewriter {
     for (auto& s : b.stmts) {
       if (const RoleLoad* load = all.plan.find_load(s)) {
         Expr turn = all.turn(load, load->copy, context);
-        out.push_back(all.wait_for(all.words.at(load).full, imm(0), floormod(turn, 2), s->span));
+        out.push_back(all.wait_full(*load, turn));
+        if (all.slots(*load) > 1) all.slots_beside.emplace(load->tile, all.slot(*load, turn));
         if (all.is_counted(load)) out.push_back(all.count(load, s->span));
       } else {
         out.push_back((*this)(s));
@@ -218,7 +219,10 @@ struct Computer : ScopedRewriter {
                      return use_of(all.f, loop->body[place], load.tile).touched;
                    });
       if (early != before_end) continue;
-      out.push_back(all.arrive(all.words.at(&load).empty, imm(0), load.read_by_threads, s->span));
+      auto slot = all.slots_beside.find(load.tile);
+      out.push_back(all.arrive(all.words.at(&load).empty,
+                               slot == all.slots_beside.end() ? imm(0) : slot->second, load.read_by_threads,
+                               s->span));
     }
   }
   // Sums that are cleared in front of a loop whose first turn certainly comes: its first product may clear
@@ -307,6 +311,13 @@ struct Computer : ScopedRewriter {
 
 }  // namespace
 
-Stmt computing_part(DividedKernel& all) { return Computer(all)(all.k.body); }
+Stmt computing_part(DividedKernel& all) {
+  Stmt part = Computer(all)(all.k.body);
+  if (all.slots_beside.empty()) return part;
+  return with_slots(part, [&](BufferId b, size_t) {
+    auto it = all.slots_beside.find(b);
+    return it == all.slots_beside.end() ? Expr() : it->second;
+  });
+}
 
 }  // namespace tl

@@ -42,13 +42,13 @@ struct Loader {
     auto& t = *load.copy.as<Tile>();
     const RingWords& words = all.words.at(&load);
     Expr turn = all.turn(&load, load.copy, at);
-    Region word{words.full, {{.min = imm(0), .extent = imm(1), .point = true}}};
+    Range slot{.min = all.slot(load, turn), .extent = imm(1), .point = true};
+    Region to = region_of(t, 1), word{words.full, {slot}};
+    if (all.slots(load) > 1) to.ranges.insert(to.ranges.begin(), slot);
     std::string why_not;
-    Stmt made =
-        tma_copy_of(all.f, all.k, all.target, {region_of(t, 0), region_of(t, 1), word}, t.span, why_not);
+    Stmt made = tma_copy_of(all.f, all.k, all.target, {region_of(t, 0), to, word}, t.span, why_not);
     internal_check(why_not.empty(), "a load that was possible before");
-    std::vector<Stmt> out{all.wait_for(words.empty, imm(0), floormod(turn + 1, 2), t.span), made,
-                          all.arrive(words.full, imm(0), false, t.span)};
+    std::vector<Stmt> out{all.wait_empty(load, turn), made, all.arrive(words.full, slot.min, false, t.span)};
     if (all.is_counted(&load)) out.push_back(all.count(&load, t.span));
     return out;
   }

@@ -56,8 +56,12 @@ Function hoist_invariants(Function f, const Target& target);
 // Places shared buffers (on a CPU: all tiles) in the block's memory.  Throws TilesTooLarge where they do not
 // fit.
 struct TilesTooLarge : CompileError {
-  size_t kernel;  // its place in the Function
-  TilesTooLarge(CompileError error, size_t kernel) : CompileError(std::move(error)), kernel(kernel) {}
+  size_t kernel;      // its place in the Function
+  bool second_slots;  // assign_roles has given some to tiles beside loops
+  TilesTooLarge(CompileError error, size_t kernel, bool second_slots)
+      : CompileError(std::move(error)),
+        kernel(kernel),
+        second_slots(second_slots) {}
 };
 Function plan_memory(Function f, const Target& target);
 // Puts a barrier wherever threads exchange data through shared memory.

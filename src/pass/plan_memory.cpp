@@ -258,8 +258,10 @@ Function plan_memory(Function f, const Target& target) {
       });
       needed = place(f, k, lifetimes.found, share);
     }
+    bool second_slots = k.attrs.entries.erase("two_slots_beside") > 0;
     if (needed > target.shared_bytes)
-      throw TilesTooLarge(too_large(f, lifetimes.found, needed, target), size_t(&k - f.kernels.data()));
+      throw TilesTooLarge(too_large(f, lifetimes.found, needed, target), size_t(&k - f.kernels.data()),
+                          second_slots);
     for (BufferInfo& b : f.buffers)
       if (b.alias_of && lifetimes.at.contains(b.alias_of)) b.address = f[b.alias_of].address;
   }

@@ -39,6 +39,16 @@ Stmt DividedKernel::wait_empty(const RoleLoop& loop, const RoleRing& ring, const
   return wait_for(words.at(&ring).empty, slot(loop, turn), phase, span);
 }
 
+Stmt DividedKernel::wait_full(const RoleLoad& load, const Expr& turn) const {
+  Expr phase = floormod(floordiv(turn, slots(load)), 2);
+  return wait_for(words.at(&load).full, slot(load, turn), phase, load.copy->span);
+}
+
+Stmt DividedKernel::wait_empty(const RoleLoad& load, const Expr& turn) const {
+  Expr phase = floormod(floordiv(turn, slots(load)) + 1, 2);
+  return wait_for(words.at(&load).empty, slot(load, turn), phase, load.copy->span);
+}
+
 Stmt DividedKernel::arrive(BufferId words, const Expr& slot, bool together, Span span) const {
   std::vector<Stmt> out;
   if (together)

@@ -28,6 +28,8 @@ struct DividedKernel {
   std::set<const StmtNode*> dropped = {};            // and the statements that they replace
   RoleStamps* stamps = nullptr;                      // null: none are asked for
   bool loads_ahead = false;                          // of the first turns, before all threads have come
+  std::set<const RoleLoad*> two_slots = {};          // loads whose tiles have so many
+  std::map<BufferId, Expr> slots_beside = {};        // the slot in use, of each such tile
 
   Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const;
   static Expr slot(const RoleLoop& loop, const Expr& turn) { return floormod(turn, loop.slots); }
@@ -41,6 +43,11 @@ struct DividedKernel {
   Expr word(BufferId words, const Expr& slot, Span span) const;
   // One thread of each warp, behind all of them where they have read the slot themselves.
   Stmt arrive(BufferId words, const Expr& slot, bool together, Span span) const;
+
+  int64_t slots(const RoleLoad& load) const { return two_slots.contains(&load) ? 2 : 1; }
+  Expr slot(const RoleLoad& load, const Expr& turn) const { return floormod(turn, slots(load)); }
+  Stmt wait_full(const RoleLoad& load, const Expr& turn) const;
+  Stmt wait_empty(const RoleLoad& load, const Expr& turn) const;
 
   // The number of the turn that `at` stands in, all loops around counted.
   Expr turn(const void* of, const Stmt& s, const WalkContext& at);

@@ -116,9 +116,9 @@ void add_slots(const Function& f, RolePlan& plan, int64_t bytes, bool lonely) {
       loop.slots = asked;
     }
 }
-// Measured: where blocks do not walk through the grid, nothing runs beside the beginning and the end of the
-// only block of a multiprocessor; two of one role are up to 7 % faster, if they fit
-// (bench/results/2026-11-28-launch.md).
+// Measured on blocks of different lengths that do not walk through the grid: nothing runs beside the
+// beginning and the end of the only block of a multiprocessor; two of one role are up to 7 % faster, if they
+// fit (bench/results/2026-11-28-launch.md).
 std::string why_whole_blocks(const Function& f, const Kernel& k, const Target& target, const RolePlan& plan) {
   constexpr int64_t spare = 40;  // registers of a thread, beside its fragments
   const Multiprocessors& chip = target.multiprocessors;
@@ -126,8 +126,8 @@ std::string why_whole_blocks(const Function& f, const Kernel& k, const Target& t
   if (late || most_blocks * (shared_bytes(f, plan) + chip.reserved_bytes) > chip.shared_bytes ||
       most_blocks * plan.consumers * (fragment_registers(f, k) + spare) > chip.registers)
     return "";
-  return "some of its blocks have more to do than others, so that none goes on to another tile: a "
-         "multiprocessor runs two of them, but with a role that loads only one";
+  return "some of its blocks have more to do than others: a multiprocessor runs two of them, which hide more "
+         "than one with a role that loads";
 }
 // How many blocks a multiprocessor runs at once, and what their threads get of its registers and its memory;
 // why that is too little, or "".
@@ -393,6 +393,7 @@ struct RolePlanner {
     }
     bool own = uses > 0 && uses == behind && !writes;
     if (!own || !loading.why_not(load.copy, from.buffer, to.buffer, false).empty()) return {};
+    load.may_have_slots = loading.why_not(load.copy, from.buffer, to.buffer, true).empty();
     return load;
   }
 

@@ -35,6 +35,7 @@ struct RoleLoad {
   BufferId tile;
   Stmt last;  // of the statements behind the copy, in the same block, that use it
   bool read_by_threads = false;
+  bool may_have_slots = false;
 };
 struct RolePlan {
   std::vector<RoleLoop> loops = {};  // none: the kernel has one role
@@ -49,8 +50,8 @@ struct RolePlan {
   const RoleLoop* find(const StmtNode* loop) const;
 };
 
-// Do all blocks have as much to do?  Else the chip gives each of them to the multiprocessor that is free
-// first, which no fixed walk through the grid does.
+// Do all blocks have as much to do?  Else a walk through the grid needs lists (tile_lists.h); where there are
+// none, the chip gives each block to the multiprocessor that is free first.
 bool has_even_blocks(const Kernel& k, const RolePlan& plan);
 // Of the kernel; nullopt: only a call knows.
 std::optional<int64_t> blocks_of_grid(const Kernel& k);

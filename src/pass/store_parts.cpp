@@ -101,7 +101,10 @@ Stmt store_in_parts(Function& f, const Kernel& k, const Target& target, const St
   if (plan.parts == 1) return substitute(block(std::move(body), t.span), {{part.as<Var>(), imm(0)}});
   Expr left = imm(1, i32);  // the part before the last one has left its tile
   body.insert(body.begin(), eval(call(*find_instr("cp_async_bulk_wait_group_read"), {left}, t.span), t.span));
-  return for_loop(part, imm(0), imm(plan.parts), Loop::unrolled, block(std::move(body), t.span), t.span);
+  Stmt all = for_loop(part, imm(0), imm(plan.parts), Loop::unrolled, block(std::move(body), t.span), t.span);
+  if (!plan.again) return all;
+  return block({eval(call(*find_instr("cp_async_bulk_wait_group"), {imm(0, i32)}, t.span), t.span), all},
+               t.span);
 }
 
 }  // namespace tl

@@ -10,6 +10,7 @@ struct StoreParts {
   Stmt copy;       // of the program
   BufferId stage;  // shared [slots, rows, width]
   int64_t width = 0, parts = 0, slots = 2;
+  bool again = false;  // perhaps to the same place: then what was begun before must have got there
 };
 // Nullopt where the accelerator cannot store it, or two parts do not fit into so many bytes; `once`: a block
 // comes to the copy once.

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "ir/lookup.h"
 #include "pass/passes.h"
 #include "pass/walk.h"
 #include "target/alignment.h"
@@ -180,6 +181,7 @@ struct Widening {
                              claim(l.claim));
                },
                [&](const Call& c) -> Expr {
+                 if (c.intrinsic == &lookup) return vector(as_selects(c));
                  std::vector<Expr> args;
                  for (auto& a : c.args) args.push_back(vector(a));
                  return call(*c.intrinsic, std::move(args), c.dtype.with_lanes(n), c.span);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ir/build.h"
+#include "ir/lookup.h"
 #include "ir/rewrite.h"
 #include "sim/elements.h"
 #include "sim/message.h"
@@ -269,6 +270,7 @@ Code ExprCompiler::operator()(const Expr& e) {
                      if (n.intrinsic->atomic != Intrinsic::Atomic::none) return atomic_code(self, n, span);
                      if (is_foreign(*n.intrinsic)) return foreign_code(self, n, span);
                      if (Code known = instruction ? instruction(n, span) : Code()) return known;
+                     if (n.intrinsic == &lookup) return self(as_selects(n));
                      std::vector<Code> args;
                      for (auto& a : n.args) args.push_back(a->dtype.is_handle() ? Code() : self(a));
                      return call_code(n, std::move(args), span);

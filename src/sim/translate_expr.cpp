@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "ir/build.h"
+#include "ir/lookup.h"
 #include "ir/rewrite.h"
 #include "sim/instr.h"
 #include "sim/steps.h"
@@ -235,6 +236,7 @@ Value Translator::call_value(const Call& n) {
     return result;
   }
   if (n.intrinsic == &block_uniform) return value(n.args[0]);
+  if (n.intrinsic == &lookup) return value(as_selects(n));
   if (n.intrinsic == &even_lanes || n.intrinsic == &odd_lanes)
     return value(element(n.args[0], n.intrinsic == &odd_lanes));
   if (!n.intrinsic->computes()) return effect(n);

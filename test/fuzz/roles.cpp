@@ -136,18 +136,20 @@ TEST_CASE("programs of more blocks than run at once compute what they mean, in w
     return true;
   });
   CHECK(refused <= 3 + programs / 10);
-  int64_t walked = 0, reordered = 0, grouped = 0;
+  int64_t walked = 0, listed = 0, reordered = 0, grouped = 0;
   for (uint64_t seed = 0; seed < 60; seed++) {
     auto kernel = compile(parse_text(of_many_blocks(seed).text, "fuzz.ir"), narrow_chip());
     for (auto& note : kernel.function.notes) {
       walked += note.text.find("walk through the grid") != note.text.npos;
+      listed += note.text.find("which differ in length") != note.text.npos;
       reordered += note.text.find("in another order") != note.text.npos;
       grouped += note.text.find("along (h) at each of (q) in turn") != note.text.npos;
     }
   }
-  MESSAGE("of 60 programs " << walked << " walk, " << reordered << " are in another order, " << grouped
-                            << " by heads");
+  MESSAGE("of 60 programs " << walked << " walk, " << listed << " of them from lists, " << reordered
+                            << " are in another order, " << grouped << " by heads");
   CHECK_GE(walked, 8);
+  CHECK_GE(listed, 4);
   CHECK_GE(reordered, 4);
   CHECK_GE(grouped, 8);
 }

@@ -73,7 +73,8 @@ def _families() -> list[Family]:
                                   ("boxes_gemm", warpgroups.divided(False), 4),
                                   ("divided_groups", warpgroups.in_groups(), 12),
                                   ("divided_first", warpgroups.first_loads(), 8),
-                                  ("divided_late", warpgroups.late(), 8))
+                                  ("divided_late", warpgroups.late(4, lambda t: True), 8),
+                                  ("divided_beside", warpgroups.late(9, lambda t: t % 5 == 4), 8))
     ]  # fmt: skip
     return [Family(name, *part) for name, part in parts.items()] + staged + ahead + by_hand + divided
 

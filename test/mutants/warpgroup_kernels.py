@@ -141,10 +141,10 @@ def in_groups():
     return make, (0,), inputs, exact
 
 
-def late():
-    """A plain program: one block, two tiles of queries, thirteen steps each in rings of eight slots.  The
-    weighted sum of V is begun a turn late."""
-    queries, step, dim, steps = 128, 16, 64, 13
+def late(tiles, is_long):
+    """A plain program: one block, so many tiles of queries in two slots, each with one step, or with thirteen where
+    it `is_long`, in rings of eight.  The weighted sum of V is begun a turn late."""
+    queries, step, dim, steps = tiles * 64, 16, 64, 13
 
     @T.prim_func
     def main(
@@ -158,15 +158,15 @@ def late():
             v_tile = T.alloc_shared((step, dim), "float16")
             s, o = T.alloc_fragment((64, step), "float32"), T.alloc_fragment((64, dim), "float32")
             p, most = T.alloc_fragment((64, step), "float16"), T.alloc_fragment((64,), "float32")
-            for t in T.serial(2):
+            for t in T.serial(tiles):
                 T.copy(Q[t * 64, 0], q)
                 T.clear(o)
-                for k in T.Pipelined(steps, num_stages=2):
+                for k in T.Pipelined(T.if_then_else(is_long(t), steps, 1), num_stages=2):
                     T.copy(K[k * step, 0], k_tile)
                     T.gemm(q, k_tile, s, transpose_B=True, clear_accum=True)
                     T.reduce_max(s, most, dim=1)
                     for i, j in T.Parallel(64, dim):
-                        o[i, j] = o[i, j] * T.float32(0.5) + most[i]
+                        o[i, j] = o[i, j] * T.float32(0.875) + most[i]
                     T.copy(s, p)
                     T.copy(V[k * step, 0], v_tile)
                     T.gemm(p, v_tile, o)
@@ -185,10 +185,12 @@ def late():
     def exact(q, k, v, o):
         q, k, v = (x.astype(np.float64) for x in (q, k, v))
         out = np.zeros((queries, dim))
-        for i in range(steps):
-            rows = slice(i * step, (i + 1) * step)
-            s = q @ k[rows].T
-            out = out * 0.5 + s.max(1, keepdims=True) + s @ v[rows]
+        for t, i in np.ndindex(tiles, steps):
+            if i > 0 and not is_long(t):
+                continue
+            rows, mine = slice(i * step, (i + 1) * step), slice(t * 64, (t + 1) * 64)
+            s = q[mine] @ k[rows].T
+            out[mine] = out[mine] * 0.875 + s.max(1, keepdims=True) + s @ v[rows]
         return {3: out}
 
     return make, (0,), inputs, exact

@@ -257,34 +257,6 @@ def test_sums_that_the_turn_looks_at_again():
     assert np.array_equal(o, exact)
 
 
-def test_blocks_with_unequal_work_do_not_walk():
-    """A block each where trips depend on the block: the chip gives them to whoever is free."""
-    blocks = 300
-
-    def program(causal):
-        @T.prim_func
-        def main(
-            A: T.Tensor((blocks * 64, 64), "float16"),
-            B: T.Tensor((128, 64), "float16"),
-            O: T.Tensor((blocks * 64, 64), "float16"),
-        ):
-            with T.Kernel(blocks, threads=128) as bx:
-                a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
-                o = T.alloc_fragment((64, 64), "float32")
-                T.copy(A[bx * 64, 0], a)
-                T.clear(o)
-                steps = T.min(bx + 1, 2) if causal else 2
-                for k in T.Pipelined(steps, num_stages=2):
-                    T.copy(B[k * 64, 0], b)
-                    T.gemm(a, b, o, transpose_B=True)
-                T.copy(o, O[bx * 64, 0])
-
-        return tilelang.compile(main, target=SIM).report.text
-
-    assert "walk through the grid" in program(False)
-    assert "walk through the grid" not in program(True)
-
-
 @pytest.mark.parametrize("heads, kv_heads, queries, keys, dim", [(2, 1, 200, 300, 64), (1, 1, 130, 520, 128)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_plain_attention(heads, kv_heads, queries, keys, dim, causal):

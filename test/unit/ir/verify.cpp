@@ -31,6 +31,13 @@ struct Case {
 };
 constexpr Case cases[] = {
     {Level::tile, "S = shared f32[8, 8]\ncopy(A, S)\nfor i in parallel(8):\n  S[i, 0] = A[i, n]", 0, ""},
+    {Level::tile, "C[b] = cast<f32>(lookup(b, \"7 -1 5\"))", 0, ""},
+    {Level::tile, "C[b] = cast<f32>(lookup(b, \"7  5\"))", 3,
+     "the values of a lookup are a text of integers, a space between two"},
+    {Level::tile, "C[b] = cast<f32>(lookup(b, \"\"))", 3,
+     "the values of a lookup are a text of integers, a space between two"},
+    {Level::tile, "C[b] = cast<f32>(lookup(b, \"1 9999999999\"))", 3,
+     "the values of a lookup are a text of integers, a space between two"},
     {Level::thread, "copy(A, A)", 3, "at level thread there are no tile operators"},
     {Level::thread, "for i in parallel(8):\n  C[i] = 1.0", 3, "at level thread there are no parallel loops"},
     {Level::thread, "for i in pipelined(8):\n  C[i] = 1.0", 3,
