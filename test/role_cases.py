@@ -82,7 +82,7 @@ WRONG = {"race", "barrier", "deadlock", "unwritten", "fence"}
 SUMS = {
     "10 the wait for a slot that is given back": (without_wait("S_empty"), {"race", "barrier"}),
     "10 the wait for a part of C that is stored": (
-        without(r"cp_async_bulk_wait_group_read\(1:i32\)"), {"race"}),
+        without(r"cp_async_bulk_wait_group\(0:i32\)"), {"race"}),
     "11 as many arrivals": (with_more_arrivals("S_full"), {"deadlock"}),
     "12 the fence": (without(r"fence_proxy_async\w*\(\)"), {"fence"}),
     "13 the wait": (without(r"wgmma_wait_group\(0:i32\)"), {"race"}),

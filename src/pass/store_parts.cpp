@@ -99,12 +99,13 @@ Stmt store_in_parts(Function& f, const Kernel& k, const Target& target, const St
   std::vector<Stmt> body{make_tile(f, row_of(t), {from, to_stage}, {}, t.span),
                          store_in_groups(stored, thread_count(k))};
   if (plan.parts == 1) return substitute(block(std::move(body), t.span), {{part.as<Var>(), imm(0)}});
-  Expr left = imm(1, i32);  // the part before the last one has left its tile
-  body.insert(body.begin(), eval(call(*find_instr("cp_async_bulk_wait_group_read"), {left}, t.span), t.span));
+  auto wait = [&](const char* row, int64_t left) {
+    return eval(call(*find_instr(row), {imm(left, i32)}, t.span), t.span);
+  };
+  bool fresh = plan.again && plan.parts <= plan.slots;  // each part finds a slot that has been waited for
+  if (!fresh) body.insert(body.begin(), wait("cp_async_bulk_wait_group_read", 1));  // all but the last one
   Stmt all = for_loop(part, imm(0), imm(plan.parts), Loop::unrolled, block(std::move(body), t.span), t.span);
-  if (!plan.again) return all;
-  return block({eval(call(*find_instr("cp_async_bulk_wait_group"), {imm(0, i32)}, t.span), t.span), all},
-               t.span);
+  return plan.again ? block({wait("cp_async_bulk_wait_group", 0), all}, t.span) : all;
 }
 
 }  // namespace tl

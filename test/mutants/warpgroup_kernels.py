@@ -142,8 +142,8 @@ def in_groups():
 
 
 def late(tiles, is_long):
-    """A plain program: one block, so many tiles of queries in two slots, each with one step, or with thirteen where
-    it `is_long`, in rings of eight.  The weighted sum of V is begun a turn late."""
+    """A plain program: one block, so many tiles of queries in two slots, each with one step, or with thirteen
+    where it `is_long`, in rings of eight.  The weighted sum of V is begun a turn late."""
     queries, step, dim, steps = tiles * 64, 16, 64, 13
 
     @T.prim_func
