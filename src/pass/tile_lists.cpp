@@ -40,7 +40,7 @@ Expr count_turns(const Kernel& k, const RolePlan& plan) {
 
 // Where the tiles of an order stand in the grid, as place() of block_order.cpp says it in expressions.
 struct GridWalk {
-  std::vector<int64_t> extents;
+  std::vector<int64_t> extents = {};
   const BlockOrder& order;
   int64_t together = 1;
 
