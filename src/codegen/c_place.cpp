@@ -6,8 +6,8 @@
 //
 // Those of the tiles that warpgroups multiply: what unrolled loops add is a constant for the device compiler,
 // which it does not see behind the shift and the mask that make a descriptor of a place. Apart from the rest,
-// it is one addition for an instruction: eight products of 64x128x16 then take 56
-// machine instructions, and not 100.
+// it is one addition for an instruction: eight products of 64x128x16 then take 56 machine instructions, and
+// not 100.
 #include <fmt/ranges.h>
 
 #include <algorithm>
