@@ -50,6 +50,14 @@ def cases(types):
             for m, n in ((64, 32), (64, 64), (128, 192), (64, 16), (128, 256)):
                 yield m, n, 2 * step, trans_a, trans_b, False, 128 if m == 64 else 256
         yield 64, 64, 2 * step, False, False, True, 128
+    for m, n, threads in ((8, 64, 128), (24, 128, 256), (48, 64, 128), (96, 192, 384), (240, 64, 128)):
+        majors = (
+            ((False, True), (False, False), (True, True), (True, False))
+            if bits(a) == 16
+            else ((False, True),)
+        )
+        for trans_a, trans_b in majors:
+            yield m, n, 2 * step, trans_a, trans_b, False, threads  # lower than an instruction: turned
 
 
 def program(types, m, n, k, trans_a, trans_b, in_registers, threads):
@@ -57,7 +65,10 @@ def program(types, m, n, k, trans_a, trans_b, in_registers, threads):
     a_shape = f"{k}, {m}" if trans_a else f"{m}, {k}"
     b_shape = f"{n}, {k}" if trans_b else f"{k}, {n}"
     where = "fragment" if in_registers else "shared"
-    flags = "".join(f", {name}=1" for name, on in (("trans_a", trans_a), ("trans_b", trans_b)) if on)
+    in_flight = m % 64 != 0  # C is computed turned where the program waits
+    named = (("trans_a", trans_a), ("trans_b", trans_b), ("in_flight", in_flight))
+    flags = "".join(f", {name}=1" for name, on in named if on)
+    wait = "\n    wgmma_wait_group(0)" * in_flight
     return f"""
 func main(A: {a}[{a_shape}], B: {b}[{b_shape}], C: {c}[{m}, {n}]):
   kernel main grid(bx: 1) threads({threads}):
@@ -66,8 +77,8 @@ func main(A: {a}[{a_shape}], B: {b}[{b_shape}], C: {c}[{m}, {n}]):
     C_tile = fragment {c}[{m}, {n}]
     copy(A, A_tile)
     copy(B, B_tile)
-    gemm(A_tile, B_tile, C_tile) {{clear_accum=1{flags}}}
-    gemm(A_tile, B_tile, C_tile) {{policy="square"{flags}}}
+    gemm(A_tile, B_tile, C_tile) {{clear_accum=1{flags}}}{wait}
+    gemm(A_tile, B_tile, C_tile) {{policy="square"{flags}}}{wait}
     copy(C_tile, C)
 """
 

@@ -114,6 +114,15 @@ def words_exact(a, words, scales, out):
     return {3: a @ (codes.reshape(k, n) * np.repeat(scales, k // scales.shape[0], 0))}
 
 
+def thin_cases(n, k):
+    """Of few rows, with tiles lower than the 64 rows of a warpgroup's instruction."""
+    for m, block_N, threads in ((16, 64, 128), (16, 128, 128), (32, 128, 128)):
+        arguments = [Tensor((m, k), high=0.1), Tensor((n, k // 2), "uint8", "ints", 0, 256), blank(m, n)]
+        label = f"m {m}, int4, {m}x{block_N}x64, 4 stages, {threads} threads, shared"
+        sizes = (m, n, k, "int4", m, block_N, 64, 4, threads)
+        yield Case("dequant", label, matmul_shared, sizes, arguments, bytes_exact("int4", False))
+
+
 def own_cases(m, n, k):
     arguments = [Tensor((m, k), high=0.1), Tensor((n, k // 2), "uint8", "ints", 0, 256)]
     for kind, stages, threads in (("int4", 3, 256), ("int4", 4, 256), ("int4", 3, 128), ("fp4", 3, 256)):
@@ -144,6 +153,7 @@ def example_cases(m, n, k):
 
 
 def cases(small):
+    yield from thin_cases(*((256, 384) if small else (8192, 8192)))
     for m in (128,) if small else (128, 4096):
         n, k = (256, 384) if small else (8192, 8192)
         yield from own_cases(m, n, k)

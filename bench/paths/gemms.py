@@ -65,6 +65,28 @@ def matmul_cases(small):
                        arguments, exact)  # fmt: skip
 
 
+def thin_cases(small):
+    """Of few rows, with tiles lower than the 64 rows of a warpgroup's instruction."""
+    n, k = (256, 384) if small else (8192, 8192)
+    for m, block_N, block_K, stages, threads in (
+        (16, 64, 128, 4, 128),
+        (16, 128, 64, 4, 128),
+        (32, 64, 64, 4, 128),
+        (32, 64, 128, 4, 128),
+        (48, 128, 64, 4, 256),
+    ):
+        for trans_B in (False, True):
+
+            def exact(a, b, bias, out, trans_B=trans_B):
+                return {3: np.maximum(a @ (b.T if trans_B else b) + bias, 0)}
+
+            arguments = [Tensor((m, k)), Tensor((n, k) if trans_B else (k, n)), Tensor((n,)), blank(m, n)]
+            major = "K" if trans_B else "N"
+            label = f"{m}x{block_N}x{block_K}, {stages} stages, {threads} threads, B {major}-major"
+            yield Case("thin", label, matmul, (m, n, k, m, block_N, block_K, stages, threads, trans_B),
+                       arguments, exact)  # fmt: skip
+
+
 @tilelang.jit(out_idx=[2])
 def grouped_gemm(batch_sizes_list, K, N, block_M, block_N, block_K, num_stages, threads):
     dtype, batch_count = "float16", len(batch_sizes_list)
@@ -288,5 +310,5 @@ def narrow_cases(small):
 
 
 def cases(small):
-    for of in (matmul_cases, grouped_cases, convolution_cases, splitk_cases, narrow_cases):
+    for of in (matmul_cases, thin_cases, grouped_cases, convolution_cases, splitk_cases, narrow_cases):
         yield from of(small)

@@ -4,6 +4,7 @@
 
 #include "arith/prove.h"
 #include "base/product.h"
+#include "ir/rewrite.h"
 
 namespace tl {
 

@@ -7,6 +7,9 @@
 // until nothing changes, and both arms of a condition. Registers that are in flight behind the wait, or at
 // the fence, on some way stay as they are.
 //
+// Results that are rounded one by one are named behind a fence: else ptxas, which puts neighbours into one
+// word, does so in front of the wait, and lets each product end before the next begins.
+//
 // The device compiler leaves the registers alone that a product in flight multiplies, but not beyond the end
 // of an iteration: there it takes them for others (seen in the machine code of CUDA 13.0, without a warning,
 // and naming them changes nothing).  Such a product is refused where the loop writes what it multiplies.
@@ -186,22 +189,36 @@ struct Finder {
   }
 };
 
+// The fragments of which single elements are rounded to 16 bits or fewer.
+Registers rounded_one_by_one(const Stmt& body) {
+  Registers found;
+  visit(body, [&](const Cast& n) {
+    auto* from = n.a.as<Load>();
+    bool rounds = n.dtype.is_float() && n.dtype.bits <= 16 && n.dtype.lanes == 1;
+    if (from && rounds && from->dtype.bits > n.dtype.bits) found.insert(from->buffer);
+  });
+  return found;
+}
+
 }  // namespace
 
 Function keep_results(Function f, const Target& target) {
   if (target.warpgroup.empty()) return f;
-  const Intrinsic& results = *find_instr("wgmma_results");
+  const Intrinsic &results = *find_instr("wgmma_results"),
+                  &behind_fence = *find_instr("wgmma_results_behind_fence");
   for (Kernel& k : f.kernels) {
     Finder finder{f};
     finder.walk(k.body);
     if (finder.named.empty()) continue;
+    Registers one_by_one = rounded_one_by_one(k.body);
     k.body = splice(k.body, [&](const Stmt& original, const Stmt& walked) {
       std::vector<Stmt> out;
       for (BufferId b : finder.named[original.get()]) {
         if (finder.left[original.get()].contains(b)) continue;
         int64_t bytes = f[b].elements * f[b].dtype.bytes();
         Expr first = address(load(f[b].dtype, b, {imm(0)}), "", original->span);
-        out.push_back(eval(call(results, {first, imm(bytes, i32)}), original->span));
+        bool fenced = !finder.is_fence[original.get()] && one_by_one.contains(b);
+        out.push_back(eval(call(fenced ? behind_fence : results, {first, imm(bytes, i32)}), original->span));
       }
       out.insert(finder.is_fence[original.get()] ? out.end() : out.begin(), walked);
       return out;

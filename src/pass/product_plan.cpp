@@ -20,7 +20,7 @@ struct ProductPlanner {
 
   bool is_product(const Stmt& s) const {
     auto* t = s.as<Tile>();
-    return t && t->op->name == "gemm" && why_no_wgmma(f, k, target, s).empty();
+    return t && t->op->name == "gemm" && why_no_wgmma(f, k, target, s, true).empty();
   }
   // That this plan may begin and wait for.
   bool may_begin(const Stmt& s) const {
@@ -43,7 +43,7 @@ struct ProductPlanner {
   std::string why_it_ends(const Stmt& s) const {
     Gemm g = read_gemm(*s.as<Tile>(), f);
     auto line = [](const Stmt& other) { return other->span.line; };
-    if (std::string no = why_no_wgmma(f, k, target, s); !no.empty()) return "it is not by wgmma: " + no;
+    if (std::string no = why_no_wgmma(f, k, target, s, true); !no.empty()) return "it is not by wgmma: " + no;
     if (!may_begin(s)) return "the program itself says how long it runs, or how its sums lie";
     for (auto& other : loop.body)
       if (!other.same(s) && touches(other, g.c.buffer))
@@ -201,9 +201,14 @@ bool may_lie_otherwise(const Function& f, const Kernel& k, const Target& target,
   return otherwise;
 }
 
-std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm) {
+// C is computed turned only where the product runs beside others: of one that is waited for at once, mma.sync
+// takes as little as 0.6 of the time (bench/results/2026-11-28-thin.md).
+std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm,
+                         bool divided) {
   LayoutDecisions none;
-  Gemm g = read_gemm(*gemm.as<Tile>(), f);
+  const Tile& t = *gemm.as<Tile>();
+  Gemm g = read_gemm(t, f);
+  g.may_turn |= divided && !may_lie_otherwise(f, k, target, t, g.c.buffer);
   return gemm_wgmma.applies(g, {f, k, target, whole_block(k), none});
 }
 

@@ -13,7 +13,8 @@ std::string plan_products(const Function& f, const Kernel& k, const Target& targ
 // May the fragment lie otherwise than this product wants it: by the program, or by another operator?
 bool may_lie_otherwise(const Function& f, const Kernel& k, const Target& target, const Tile& gemm,
                        BufferId fragment);
-// By wgmma?  "" or why not.
-std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm);
+// By wgmma?  "" or why not.  `divided`: if it stands in a loop that is divided among roles.
+std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm,
+                         bool divided = false);
 
 }  // namespace tl

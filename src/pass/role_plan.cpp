@@ -288,7 +288,7 @@ struct RolePlanner {
       for (size_t i = 0; i < out.body.size(); i++) {
         if (!use_of(f, out.body[i], e->tile).touched) continue;
         readers.push_back(i);
-        by_threads |= !is_gemm(out.body[i]) || !why_no_wgmma(f, k, target, out.body[i]).empty();
+        by_threads |= !is_gemm(out.body[i]) || !why_no_wgmma(f, k, target, out.body[i], true).empty();
       }
       if (readers.empty()) return fmt::format("it does not use {}", f[e->tile].name);
       auto ring = std::ranges::find_if(out.rings, [&](auto& r) { return r.first == readers[0]; });
@@ -337,7 +337,7 @@ struct RolePlanner {
       visit_nodes(inner, [&](const Node& n) {
         Stmt gemm(n.kind == Kind::Tile ? static_cast<const StmtNode*>(&n) : nullptr);
         if (!gemm || !is_gemm(gemm)) return;
-        std::string no = why_no_wgmma(f, k, target, gemm);
+        std::string no = why_no_wgmma(f, k, target, gemm, true);
         if (!no.empty()) why = "its product is not by wgmma: " + no;
         any |= no.empty();
       });

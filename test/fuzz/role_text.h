@@ -316,8 +316,8 @@ struct RoleText : RandomText {
 
   // ── all of it ───────────────────────────────────────────────────────────────────────────────────────
   void leave(const std::string& sums, int64_t width) {
-    std::string out =
-        parameter("O", fmt::format("f32[{}, {}, {}, {}]", blocks, turns, rows - (chance(20) ? 8 : 0), width));
+    std::string out = parameter("O", fmt::format("f32[{}, {}, {}, {}]", blocks, turns,
+                                                 rows - (rows > 8 && chance(20) ? 8 : 0), width));
     if (chance(30)) {
       is("threads in front of the store");
       nest(rows, width, [&] { return fmt::format("{0}[i, j] = {0}[i, j] + 1.0", sums); });
@@ -325,7 +325,7 @@ struct RoleText : RandomText {
     if (chance(15)) {  // within the rows of one warpgroup, or of all
       is("threads exchange in front of the store");
       std::string s = tile("shared", "f32", rows, width);
-      int64_t turned = chance(70) ? 64 : rows;
+      int64_t turned = rows % 64 || chance(30) ? rows : 64;
       line("copy({}, {})", sums, s);
       nest(rows, width, [&] {
         return fmt::format("{0}[i, j] = {1}[i // {2} * {2} + {3} - i % {2}, j]", sums, s, turned, turned - 1);
@@ -336,6 +336,8 @@ struct RoleText : RandomText {
   Program make() {
     threads = chance(30) ? 256 : 128;
     rows = threads / 2;
+    bool low = !unpacks && chance(15);  // tiles with fewer rows than an instruction: C is computed turned
+    if (low) rows = 8 * (1 + below(7)), is("low tiles");
     blocks = 1 + below(3), turns = alone ? 1 : 1 + below(3);
     if (many) heads = 1 + below(3), blocks = heads * (2 + below(3)), turns = 1 + below(2);
     by_head = many && chance(75);
@@ -348,8 +350,8 @@ struct RoleText : RandomText {
     } else {
       under(fmt::format("for t in serial({})", turns), [&] {
         if (unpacks) return unpacked();
-        chance(60) ? chain() : products();
-        if (chance(20)) is("two loops"), chance(50) ? chain() : products();
+        !low&& chance(60) ? chain() : products();
+        if (chance(20)) is("two loops"), !low && chance(50) ? chain() : products();
       });
     }
     std::string text = "func main(";

@@ -22,6 +22,7 @@ constexpr std::string_view role_features = R"(
   a mask under a condition
   factors through shared memory
   in a loop over tiles
+  low tiles
   one tile
   one tile for both products
   ragged: columns

@@ -1,0 +1,51 @@
+// How warpgroups share a gemm by wgmma: which instruction, the grid of warpgroups, the fragments and the
+// tiles in shared memory that follow.  It is chosen in infer_layouts and recorded on the statement; lowering
+// reads it there.
+//
+// A tile of C with fewer rows than an instruction, 64, is computed turned, as the product of B and A: its
+// columns are then the instruction's rows.
+#pragma once
+#include "ops/gemm.h"
+#include "target/hopper.h"
+
+namespace tl {
+
+struct WgmmaPlan {
+  const WarpgroupInstr* row = nullptr;
+  bool turned = false;                      // m and n, A and B are those of the turned product
+  int64_t rows = 1, cols = 1;               // of the grid: warpgroups along m and n
+  int64_t m_tiles = 1, n_tiles = 1, n = 8;  // of one warpgroup; columns of an instruction
+
+  int64_t steps(const Gemm& g) const { return g.k / row->k; }
+  int64_t sums() const { return n / 2; }          // registers of a tile of C
+  int64_t factors() const { return row->k / 2; }  // of A, if it is in registers
+};
+
+// What is multiplied, C or C turned, and how.
+struct WgmmaChoice {
+  Gemm g;
+  std::optional<WgmmaPlan> plan = {};
+  std::string why_not = {};  // "" where there is a plan
+};
+WgmmaChoice choose_wgmma(const Gemm& g, const LayoutContext& ctx);
+Attrs record_of(const WgmmaPlan& p);
+// The one recorded on the statement; CompileError where there is none, or an impossible one.
+WgmmaChoice recorded_wgmma(const Gemm& g, const Target& target, int64_t threads);
+
+// The fragments in which the instruction has C and A.
+Fragment wgmma_sums(const Gemm& g, const WgmmaPlan& p);
+Fragment wgmma_factors(const Gemm& g, const WgmmaPlan& p);
+
+// An operand as a tile in shared memory: along its rows lies k, or (turned) m or n.
+struct TileOperand {
+  const Region& region;
+  bool turned;
+  int64_t part;  // of m or n: where instructions begin
+};
+TileOperand a_tile(const Gemm& g);
+TileOperand b_tile(const Gemm& g, const WgmmaPlan& p);
+// As the instruction's descriptors can say it, and the copy engine writes it; best first.
+std::vector<Layout> layouts_of(const TileOperand& t, const BufferInfo& info, int64_t depth,
+                               const Facts& facts);
+
+}  // namespace tl
