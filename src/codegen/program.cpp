@@ -107,7 +107,7 @@ void fields(Io& io, Workspace& v) {
 }
 template <class Io>
 void fields(Io& io, TensorMapSpec& v) {
-  io(v.name, v.of_workspace, v.index, v.dtype, v.bits, v.shape, v.strides, v.box, v.swizzle);
+  io(v.name, v.of_workspace, v.index, v.dtype, v.bits, v.shape, v.strides, v.box, v.swizzle, v.fetch);
 }
 template <class Io>
 void fields(Io& io, EntrySpec::Arg& v) {

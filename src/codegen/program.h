@@ -93,6 +93,7 @@ struct TensorMapSpec {
   std::vector<Formula> shape = {}, strides = {};  // in elements
   std::vector<int64_t> box;
   int swizzle = 0;  // bytes; 0, 32, 64, 128
+  int fetch = 0;    // of memory by L2, bytes; 0, 64, 128, 256
   bool operator==(const TensorMapSpec&) const = default;
 };
 

@@ -270,7 +270,8 @@ TensorMapSpec map_spec(const Function& f, const TensorMap& map, const Integers& 
                      .dtype = to_string(tensor.holds == none_type ? tensor.dtype : tensor.holds),
                      .bits = tensor.dtype.bits,
                      .box = map.box,
-                     .swizzle = int(map.swizzle)};
+                     .swizzle = int(map.swizzle),
+                     .fetch = int(map.fetch)};
   for (size_t i = 0; i < f.params.size(); i++)
     if (f.params[i].buffer == map.tensor) spec.index = int(i);
   for (size_t i = 0; i < f.workspaces.size(); i++)

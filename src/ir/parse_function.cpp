@@ -210,6 +210,10 @@ void Parser::tensor_map() {
       expect("(", "before the bytes of a swizzle");
       m.swizzle = integer("the bytes of a swizzle");
       expect(")", "after the bytes of a swizzle");
+    } else if (accept("fetch")) {
+      expect("(", "before the bytes of a fetch");
+      m.fetch = integer("the bytes of a fetch");
+      expect(")", "after the bytes of a fetch");
     } else {
       break;
     }
@@ -217,6 +221,8 @@ void Parser::tensor_map() {
   for (auto* list : {&m.shape, &m.strides})
     for (auto& e : *list)
       if (e->dtype != i64) fail(e->span, "an extent or a stride is {}, not i64", to_string(e->dtype));
+  if (m.fetch != 64 && m.fetch != 128 && m.fetch != 256 && m.fetch != 0)
+    fail(m.span, "tensor map {}: L2 fetches 64, 128 or 256 bytes at once, not {}", m.name, m.fetch);
   if (std::string rule = broken_rule(f, m); !rule.empty()) fail(m.span, "tensor map {}: {}", m.name, rule);
   f.maps.push_back(std::move(m));
   end_of_line();

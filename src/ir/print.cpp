@@ -380,6 +380,7 @@ struct Printer {
     if (!m.strides.empty()) s += fmt::format(" strides({})", terms.texts(m.strides));
     s += numbers("box", m.box);
     if (m.swizzle) s += fmt::format(" swizzle({})", m.swizzle);
+    if (m.fetch) s += fmt::format(" fetch({})", m.fetch);
     line(s);
   }
   static std::string numbers(const char* word, const std::vector<int64_t>& v) {

@@ -273,7 +273,7 @@ bool equivalent(const Function& a, const Function& b) {
   };
   auto maps = [&](const TensorMap& x, const TensorMap& y) {
     return x.name == y.name && x.tensor == y.tensor && x.box == y.box && x.swizzle == y.swizzle &&
-           c.same(x.shape, y.shape) && c.same(x.strides, y.strides);
+           x.fetch == y.fetch && c.same(x.shape, y.shape) && c.same(x.strides, y.strides);
   };
   auto kernels = [&](const Kernel& x, const Kernel& y) {
     return x.name == y.name && c.same(x.grid_vars, y.grid_vars) && c.same(x.grid, y.grid) &&

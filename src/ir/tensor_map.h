@@ -19,6 +19,9 @@ struct TensorMap {
   // Bytes of a row of the swizzle of 16-byte pieces in shared memory: 32, 64, 128; 0: none. The piece of
   // address x is at x ^ (x / 128 % (swizzle / 16)) * 16.
   int64_t swizzle = 0;
+  // Bytes that the L2 cache reads of memory at once where a box needs any of them: 64, 128, 256; 0: as it
+  // sees fit.
+  int64_t fetch = 0;
   Span span = {};
 
   int64_t box_elements() const;

@@ -70,7 +70,8 @@ struct Lowerer {
   std::string name_of_map(TensorMap map) {
     for (auto& m : f.maps) {
       bool own_shape = m.shape.empty() && m.strides.empty();
-      if (own_shape && m.tensor == map.tensor && m.box == map.box && m.swizzle == map.swizzle) return m.name;
+      bool alike = m.box == map.box && m.swizzle == map.swizzle && m.fetch == map.fetch;
+      if (own_shape && m.tensor == map.tensor && alike) return m.name;
     }
     std::string name = fmt::format("{}_{}", map.name, fmt::join(map.box, "x"));
     map.name = name;

@@ -8,7 +8,8 @@
 namespace tl {
 namespace {
 
-constexpr int promotion_256 = 3;  // CUtensorMapL2promotion
+// CUtensorMapL2promotion.
+int promotion_of(int fetch) { return fetch == 256 ? 3 : fetch == 128 ? 2 : fetch == 64 ? 1 : 0; }
 
 // CUtensorMapDataType.  The bits decide what is moved; the kind only what a reduction would mean.
 int type_of(const TensorMapSpec& map) {
@@ -49,7 +50,7 @@ EncodedTensorMap encode_tensor_map(const TensorMapSpec& map, const TensorMapView
   EncodedTensorMap out;
   int swizzle = map.swizzle == 128 ? 3 : map.swizzle / 32;
   int status = driver.tensor_map_encode(&out, type_of(map), unsigned(rank), const_cast<void*>(view.data),
-                                        extents, strides, box, steps, 0, swizzle, promotion_256, 0);
+                                        extents, strides, box, steps, 0, swizzle, promotion_of(map.fetch), 0);
   if (status != 0) throw RuntimeError(fmt::format("tensor map {}: {}", map.name, driver.describe(status)));
   return out;
 }

@@ -206,7 +206,7 @@ TEST_CASE("places: a node's span is its text") {
 
 TEST_CASE("tensor maps come back, and are a part of what makes two functions equal") {
   std::string_view text = R"(func main(A: f16[m, n], B: f16[m, 128]):
-  tensor_map `for` = A box(64, 64) swizzle(128)
+  tensor_map `for` = A box(64, 64) swizzle(128) fetch(256)
   tensor_map panels = A[n//64, m, 64] strides(64, n, 1) box(2, 64, 64)
   tensor_map M = B box(8, 16)
   kernel main grid(b: 1) threads(32) thread(tx):
@@ -220,7 +220,7 @@ TEST_CASE("tensor maps come back, and are a part of what makes two functions equ
   CHECK_EQ(f.maps[0].box_elements(), 4096);
   CHECK_EQ(strides_of(f, f.maps[2]).size(), 2);
   for (auto change : {+[](TensorMap& m) { m.swizzle = 64; }, +[](TensorMap& m) { m.box[0] = 3; },
-                      +[](TensorMap& m) { m.name = "x"; }}) {
+                      +[](TensorMap& m) { m.fetch = 64; }, +[](TensorMap& m) { m.name = "x"; }}) {
     Function other = f;
     change(other.maps[1]);
     CHECK(!equivalent(f, other));
