@@ -85,15 +85,23 @@ def test_hints_of_products_fit(chip, dtype, accum):
             assert (m + n) * k * size * h.pipeline_stage <= arch.smem_cap and h.use_tc == uses
             assert h.use_async == (h.pipeline_stage > 1 and chip != "sm_75")
             if uses:
+                turned = chip == "sm_90a" and m % 64 != 0  # by warpgroups, whose rows are columns of C
                 assert (
                     m % h.warp[0] == 0
                     and n % h.warp[1] == 0
-                    and h.warp[0] % (16 if chip != "sm_75" or dtype == "float16" else 8) == 0
-                    and h.warp[1] % 8 == 0
+                    and h.warp[turned] % (16 if chip != "sm_75" or dtype == "float16" else 8) == 0
+                    and h.warp[not turned] % 8 == 0
                 )
                 assert (m // h.warp[0]) * (n // h.warp[1]) <= 32 and k % 16 == 0
             else:
                 assert numpy.prod(h.thread) <= 1024
+
+
+@pytest.mark.parametrize("rows", [1, 16, 32, 48, 96])
+def test_few_rows_take_tiles_of_as_many(rows):
+    template = MatmulTemplate(rows, 8192, 8192, accum_dtype="float32").with_arch(CUDA("cuda -arch=sm_90a"))
+    best = template.recommend_hints(1)[0]
+    assert (best.block, best.rstep, best.threads) == ([max(8, rows), 64], [128], 128)
 
 
 def test_large_problems_take_large_tiles():

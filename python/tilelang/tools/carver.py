@@ -182,7 +182,7 @@ def _products(
 
 def _of_product(arch: CUDA, t: Any, M: int, N: int, K: int) -> Iterator[Hint]:
     """The candidates of a product of these extents, with the types of a template."""
-    if warpgroups.takes_product(arch, t, M):
+    if warpgroups.takes_product(arch, t):
         return warpgroups.matmul(arch, M, N, K, t.in_dtype, t.out_dtype)
     return model.matmul(arch, M, N, K, t.in_dtype, t.out_dtype, t.accum_dtype)
 

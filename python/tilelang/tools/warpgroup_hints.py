@@ -1,9 +1,10 @@
 """How kernels whose products warpgroups do (wgmma) may be cut, and the model that orders the candidates.
 
 A role loads tiles ahead of those that compute (docs/pipelines.md), so that a step of a block takes as long
-as the slowest of what it keeps busy: the tensor cores, or shared memory, which tiles are loaded into and from
-which an instruction reads a whole tile of B for each 64 rows of A.  The constants were fitted to what was
-measured on an H100 (bench/results/2026-11-27-automatic.md)."""
+as the slowest of what it keeps busy: the tensor cores; shared memory, which tiles are loaded into and from
+which an instruction reads a whole tile of B for each 64 rows of A; what a multiprocessor takes of the L2
+cache.  The constants were fitted to what was measured on an H100 (bench/results/2026-11-27-automatic.md),
+that of the L2 cache on an H200 (2026-11-28-thin.md)."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from .hints import Hint
 
 _INSTRUCTION = 64  # rows of a product's instruction
 _SHARED = 139  # bytes a clock that a multiprocessor's shared memory takes and gives
+_TAKEN = 51  # bytes a clock that a multiprocessor takes of the L2 cache
 _LAUNCH = 5500  # clocks until the first product begins, and from the last one to the end of the kernel
 _FLYING = 2e-6  # seconds of the memory's bandwidth that must be under way to use all of it
 _STORED = 16  # sums a clock that a block rounds and stores
@@ -28,33 +30,46 @@ def _rate(arch: CUDA, bits: int) -> float:
     return arch.rates["float16"] * 16 / bits / arch.compute_max_core / arch.rates["clock"]
 
 
+def _tiles(M: int) -> list[tuple[int, int, int]]:
+    """Rows and columns of tiles, and bytes of a row of A or B in them. First those that hold all rows, and so
+    read B once."""
+    tiles = [(m, n, 128) for m, n in product((64, 128, 256), (32, 64, 128, 256)) if min(m, n) <= 128]
+    low = -(-M // 8) * 8
+    if low < 2 * _INSTRUCTION and low % _INSTRUCTION:  # C is computed turned
+        tiles += [(low, n, 256) for n in (64, 128)]
+    return sorted(tiles, key=lambda tile: tile[0] < M)
+
+
 def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any) -> Iterator[Hint]:
-    """Products of matrices, in tiles of 128 bytes a row: more would not be swizzled in one box."""
+    """Products of matrices, in tiles of 128 bytes a row: more would not be swizzled in one box. Lower tiles
+    have two boxes, so that more bytes are under way."""
     kind, out_bytes = as_dtype(in_dtype), as_dtype(out_dtype).bits / 8
-    rate = _rate(arch, kind.bits)
-    k, steps = 128 * 8 // kind.bits, -(-K * kind.bits // (128 * 8))
+    rate, clock = _rate(arch, kind.bits), arch.rates["clock"]
     read = (M + N) * K * kind.bits / 8
-    for m, n in product((64, 128, 256), (32, 64, 128, 256)):
-        loaded, stored = (m + n) * 128, 2 * m * 128
-        if min(m, n) > 128 or _SLOTS * loaded + stored > arch.smem_cap:
+    for m, n, row in _tiles(M):
+        k, turned = row * 8 // kind.bits, m % _INSTRUCTION != 0
+        loaded, stored = (m + n) * row, 2 * m * 128
+        if _SLOTS * loaded + stored > arch.smem_cap:
             continue
-        blocks = -(-M // m) * -(-N // n)
-        passed = loaded + (m + m // _INSTRUCTION * n) * 128
-        alone = 1.03 if m == _INSTRUCTION else 1.0  # a warpgroup waits beside no other
-        step = alone * max(2 * m * n * k / rate, passed / _SHARED)
+        blocks, steps = -(-M // m) * -(-N // n), -(-K // k)
+        high, wide = (n, m) if turned else (m, n)  # rows and columns of the instructions
+        passed = loaded + (high + high // _INSTRUCTION * wide) * row
+        alone = 1.03 if high == _INSTRUCTION else 1.0  # a warpgroup waits beside no other
+        step = max(alone * max(2 * m * n * k / rate, passed / _SHARED), loaded / _TAKEN)
         turns = -(-blocks // arch.compute_max_core) * (steps * step + m * n / _STORED)
         flying = min(blocks, arch.compute_max_core) * _SLOTS * loaded
         bandwidth = arch.rates["bandwidth"] * min(1.0, flying / (arch.rates["bandwidth"] * _FLYING))
-        seconds = max(turns / arch.rates["clock"], read / bandwidth + M * N * out_bytes / bandwidth)
+        busy, moved = turns / clock, read / bandwidth + M * N * out_bytes / bandwidth
         yield Hint(
             [m, n],
-            [_INSTRUCTION // 4 * (2 if m == 256 else 1), n],
+            [m, n // 4] if turned else [_INSTRUCTION // 4 * (2 if m == 256 else 1), n],
             rstep=[k],
-            threads=128 * min(2, m // _INSTRUCTION),
+            threads=128 * max(1, min(2, m // _INSTRUCTION)),
             pipeline_stage=_SLOTS,
             use_async=True,
             use_tc=True,
-            seconds=seconds + _LAUNCH / arch.rates["clock"],
+            # Neither hides all of the other.
+            seconds=max(busy, moved) + min(busy, moved) / 20 + _LAUNCH / clock,
         )
 
 
@@ -97,11 +112,11 @@ def attention(arch: CUDA, t: Any) -> Iterator[Hint]:
         )
 
 
-def takes_product(arch: Any, t: Any, M: int) -> bool:
+def takes_product(arch: Any, t: Any) -> bool:
     """Whether roles would divide such a product: types that warpgroups multiply, 8-bit ones along K in both
-    operands, and enough rows of an instruction's 64."""
+    operands."""
     along_k = getattr(t, "trans_B", False) and not getattr(t, "trans_A", False)
-    return M > 16 and takes(arch, t) and (as_dtype(t.in_dtype).bits == 16 or along_k)
+    return takes(arch, t) and (as_dtype(t.in_dtype).bits == 16 or along_k)
 
 
 def takes_attention(arch: Any, t: Any) -> bool:
