@@ -57,7 +57,7 @@ def cases(types):
             else ((False, True),)
         )
         for trans_a, trans_b in majors:
-            yield m, n, 2 * step, trans_a, trans_b, False, threads  # lower than an instruction: turned
+            yield m, n, 2 * step, trans_a, trans_b, False, threads  # lower than an instruction: transposed
 
 
 def program(types, m, n, k, trans_a, trans_b, in_registers, threads):
@@ -65,7 +65,7 @@ def program(types, m, n, k, trans_a, trans_b, in_registers, threads):
     a_shape = f"{k}, {m}" if trans_a else f"{m}, {k}"
     b_shape = f"{n}, {k}" if trans_b else f"{k}, {n}"
     where = "fragment" if in_registers else "shared"
-    in_flight = m % 64 != 0  # C is computed turned where the program waits
+    in_flight = m % 64 != 0  # C is computed transposed where the program waits
     named = (("trans_a", trans_a), ("trans_b", trans_b), ("in_flight", in_flight))
     flags = "".join(f", {name}=1" for name, on in named if on)
     wait = "\n    wgmma_wait_group(0)" * in_flight

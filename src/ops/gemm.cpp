@@ -251,8 +251,7 @@ Gemm read_gemm(const Tile& t, const Function& f) {
          .trans_b = tb,
          .clear = t.attrs.get_int("clear_accum") != 0,
          .policy = t.attrs.get_string("policy", "square"),
-         .in_flight = t.attrs.get_int("in_flight") != 0,
-         .may_turn = t.attrs.get_int("in_flight") != 0};
+         .in_flight = t.attrs.get_int("in_flight") != 0};
   auto a = matrix_shape(f, g.a, "A", t.span), b = matrix_shape(f, g.b, "B", t.span);
   if (auto* condition = t.attrs.find("clear_accum"))
     if (auto* e = std::get_if<Expr>(condition)) {
@@ -266,6 +265,7 @@ Gemm read_gemm(const Tile& t, const Function& f) {
   g.a_type = f[g.a.buffer].dtype;
   g.b_type = f[g.b.buffer].dtype;
   g.c_type = f[g.c.buffer].dtype;
+  if (g.in_flight) g.keeps_rows = "";
   return g;
 }
 

@@ -16,7 +16,8 @@ struct Gemm {
   Expr clear_if = {};            // a condition: clear where it holds; null: `clear` says it
   std::string policy;            // "square", "full_row", "full_col"
   bool in_flight = false;        // begun by wgmma, and waited for by the program
-  bool may_turn = false;         // may wgmma compute C turned, where it is lower than an instruction?
+  // Why wgmma may not compute C transposed, where that is lower than an instruction; "": it may.
+  std::string_view keeps_rows = "its product is waited for at once";
   DType a_type = {}, b_type = {}, c_type = {};
 };
 Gemm read_gemm(const Tile& t, const Function& f);

@@ -45,12 +45,7 @@ LayoutDecisions infer_layout_wgmma(const Gemm& given, const LayoutContext& ctx, 
   if (level != Strictness::strict) return out;
   Fragment sums = wgmma_sums(g, p);
   if (lies_as(g.c, f, ctx.known, sums)) out.fragments.emplace(g.c.buffer, std::move(sums));
-  Facts facts = facts_of(f, ctx.kernel);
-  auto require = [&](const TileOperand& t) {
-    out.required[t.region.buffer] = layouts_of(t, f[t.region.buffer], p.row->k, facts);
-  };
-  if (!p.row->a_in_registers) require(a_tile(g));
-  if (g.b.buffer != g.a.buffer || p.row->a_in_registers) require(b_tile(g, p));
+  for (auto& t : tiles_of(g, p)) out.required[t.region.buffer] = layouts_of(t.region.buffer, g, p, ctx);
   return out;
 }
 
@@ -170,10 +165,9 @@ struct WgmmaLowering {
 
 std::string describe_wgmma(const Gemm& given, const LowerContext& ctx) {
   WgmmaPlan p = *recorded_wgmma(given, ctx.target, ctx.team.count).plan;
-  return fmt::format("{} by {} warpgroup{} in a {}×{} grid, {}×{} tiles of 64×{}×{} each{}; {}",
-                     p.row->intrinsic.name, p.rows * p.cols, p.rows * p.cols == 1 ? "" : "s", p.rows, p.cols,
-                     p.m_tiles, p.n_tiles, p.n, p.row->k,
-                     p.turned ? ", of B and A, since C is lower than those" : "",
+  return fmt::format("{}{} by {} warpgroup{} in a {}×{} grid, {}×{} tiles of 64×{}×{} each; {}",
+                     p.row->intrinsic.name, p.transposed ? ", C transposed," : "", p.rows * p.cols,
+                     p.rows * p.cols == 1 ? "" : "s", p.rows, p.cols, p.m_tiles, p.n_tiles, p.n, p.row->k,
                      given.in_flight ? "the program waits for it" : "waited for at once");
 }
 

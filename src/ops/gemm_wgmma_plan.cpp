@@ -16,11 +16,11 @@ namespace {
 constexpr int64_t warpgroup = WarpgroupInstr::threads, group_rows = WarpgroupInstr::m;
 constexpr int64_t most_registers = 208;  // of C and A, of the 255 that a thread can have
 
-// ── C turned ──────────────────────────────────────────────────────────────────────────────────────────
-bool is_low(const Gemm& g) { return g.m % group_rows != 0 && g.n % group_rows == 0; }
+// ── C transposed ──────────────────────────────────────────────────────────────────────────────────────────
+bool is_low(const Gemm& g) { return g.m % group_rows != 0 && g.m % 8 == 0 && g.n % group_rows == 0; }
 
 // The product of B and A.
-Gemm turned(const Gemm& g) {
+Gemm transposed(const Gemm& g) {
   Gemm t = g;
   std::swap(t.a, t.b);
   std::swap(t.a_type, t.b_type);
@@ -32,33 +32,34 @@ Gemm turned(const Gemm& g) {
 }
 
 // Do only products touch the sums, and what stores them? Threads that look at rows of C find them spread over
-// all warps where it is turned, and as factors of another product they would have to move.
+// all warps where it is transposed, and as factors of another product they would have to move.
 bool are_only_stored(const Gemm& g, const LayoutContext& ctx) {
   const Function& f = ctx.function;
-  BufferId sums = g.c.buffer;
+  auto are_sums = [&](BufferId b) { return f.storage(b) == f.storage(g.c.buffer); };
   bool only = true;
   visit_effects(ctx.kernel.body, [&](const Stmt& s, const Effect& e) {
-    if (e.buffer != sums || s.as<Alloc>()) return;
+    if (!are_sums(e.buffer) || s.as<Alloc>()) return;
     auto* t = s.as<Tile>();
     if (!t) {  // with memory, yes; with other fragments, no
       only &= std::ranges::all_of(effects_of(s).list, [&](auto& other) {
-        return other.buffer == sums || f[other.buffer].scope != Scope::fragment;
+        return are_sums(other.buffer) || f[other.buffer].scope != Scope::fragment;
       });
     } else if (t->op->name == "gemm") {
-      only &= region_of(*t, 0).buffer != sums && region_of(*t, 1).buffer != sums;
+      only &= !are_sums(region_of(*t, 0).buffer) && !are_sums(region_of(*t, 1).buffer);
     } else {
-      bool stores = t->op->name == "copy" && f[region_of(*t, 1).buffer].scope != Scope::fragment;
-      only &= stores || t->op->name == "fill" || t->op->name == "clear";
+      bool fills = t->op->name == "fill" || t->op->name == "clear";
+      bool stores = t->op->name == "copy" || t->op->name.starts_with("atomic");
+      only &= fills || (stores && f[region_of(*t, t->op->name == "copy").buffer].scope != Scope::fragment);
     }
   });
   return only;
 }
 
-// "" or why a tile of C that is too low is not turned.
-std::string why_not_turned(const Gemm& g, const LayoutContext& ctx) {
+// "" or why a tile of C that is too low is not transposed.
+std::string why_not_transposed(const Gemm& g, const LayoutContext& ctx) {
   for (auto* r : {&g.a, &g.b})
     if (is_fragment(*r, ctx.function)) return ctx.function[r->buffer].name + " is in registers";
-  if (!g.may_turn) return "no warps of its own load its tiles";
+  if (!g.keeps_rows.empty()) return std::string(g.keeps_rows);
   if (g.in_flight || are_only_stored(g, ctx)) return "";
   return fmt::format("more is done with {} than storing it", ctx.function[g.c.buffer].name);
 }
@@ -81,19 +82,20 @@ int64_t tiles_of(const WarpgroupInstr& row, int64_t n) {
 }
 
 // The record counts warpgroups along the rows and columns of C.
-int64_t along_m(const WgmmaPlan& p) { return p.turned ? p.cols : p.rows; }
-int64_t along_n(const WgmmaPlan& p) { return p.turned ? p.rows : p.cols; }
+int64_t along_m(const WgmmaPlan& p) { return p.transposed ? p.cols : p.rows; }
+int64_t along_n(const WgmmaPlan& p) { return p.transposed ? p.rows : p.cols; }
 bool is_recorded(const Gemm& g, const WgmmaPlan& p) {
   return may_be(g, "warpgroups_m", along_m(p)) && may_be(g, "warpgroups_n", along_n(p));
 }
 
 // All grids of all warpgroups that the statement's attributes leave, the best first: as few bytes as possible
 // are read from shared memory.
-std::vector<WgmmaPlan> plans_of(const Gemm& g, const WarpgroupInstr& row, int64_t threads, bool is_turned) {
+std::vector<WgmmaPlan> plans_of(const Gemm& g, const WarpgroupInstr& row, int64_t threads,
+                                bool is_transposed) {
   std::vector<std::pair<std::array<int64_t, 3>, WgmmaPlan>> found;
   int64_t groups = threads / warpgroup;
   for (int64_t rows = 1; rows <= groups; rows++) {
-    WgmmaPlan p{.row = &row, .turned = is_turned, .rows = rows, .cols = groups / rows};
+    WgmmaPlan p{.row = &row, .transposed = is_transposed, .rows = rows, .cols = groups / rows};
     if (groups % rows || !is_recorded(g, p)) continue;
     if (g.m % (group_rows * p.rows) || g.n % p.cols) continue;
     p.m_tiles = g.m / (group_rows * p.rows);
@@ -143,20 +145,20 @@ std::vector<int64_t> patterns_of(const TileOperand& t, int bits, const std::vect
   return widths;
 }
 
-}  // namespace
-
-std::vector<Layout> layouts_of(const TileOperand& t, const BufferInfo& info, int64_t depth,
-                               const Facts& facts) {
+// Of one operand.
+std::vector<Layout> layouts_of(const TileOperand& t, int64_t depth, const LayoutContext& ctx) {
+  const BufferInfo& info = ctx.function[t.region.buffer];
   std::vector<Layout> all;
   std::vector<int64_t> shape = tile_shape(info);
-  for (int64_t width : patterns_of(t, info.dtype.bits, shape, depth, facts))
+  for (int64_t width : patterns_of(t, info.dtype.bits, shape, depth, facts_of(ctx.function, ctx.kernel)))
     all.push_back(swizzled_panels(shape, info.dtype.bits, width));
   return all;
 }
+bool is_among(const std::vector<Layout>& layouts, const Layout& layout) {
+  return std::ranges::any_of(layouts, [&](const Layout& l) { return equal(l, layout); });
+}
 
-namespace {
-
-std::string why_no_tile(const TileOperand& t, const WgmmaPlan& p, const LayoutContext& ctx) {
+std::string why_no_tile(const TileOperand& t, const Gemm& g, const WgmmaPlan& p, const LayoutContext& ctx) {
   const Function& f = ctx.function;
   const BufferInfo& info = f[t.region.buffer];
   auto said = [&](std::string_view why) { return fmt::format("{} {}", info.name, why); };
@@ -172,21 +174,20 @@ std::string why_no_tile(const TileOperand& t, const WgmmaPlan& p, const LayoutCo
   if (dims[0] + 2 != shape.size() || dims[1] + 1 != shape.size())
     return said("does not have its rows and columns as its last two dimensions");
   if (shape[dims[0]] % 8) return said(fmt::format("has {} rows, which is no multiple of 8", shape[dims[0]]));
-  std::vector<Layout> any = layouts_of(t, info, p.row->k, facts_of(f, ctx.kernel));
-  if (any.empty())
+  if (layouts_of(t, p.row->k, ctx).empty())
     return said(fmt::format("has rows of {} bytes, or begins where no pattern of 128, 64 or 32 bytes does",
                             shape.back() * info.dtype.bits / 8));
-  if (!info.layout) return "";
-  Layout given = from_map(*info.layout);
-  bool fits = std::ranges::any_of(any, [&](const Layout& l) { return equal(l, given); });
-  return fits ? "" : said("has a layout of the program's, which no descriptor describes");
+  std::vector<Layout> any = layouts_of(t.region.buffer, g, p, ctx);
+  if (any.empty()) return said("is both operands, which no one pattern of 128, 64 or 32 bytes serves");
+  if (!info.layout || is_among(any, from_map(*info.layout))) return "";
+  return said("has a layout of the program's, which no descriptor describes");
 }
 
 // "" or why not by this plan.
 std::string why_no_plan(const Gemm& g, const WgmmaPlan& p, const LayoutContext& ctx) {
-  if (!p.row->a_in_registers)
-    if (std::string why = why_no_tile(a_tile(g), p, ctx); !why.empty()) return why;
-  return why_no_tile(b_tile(g, p), p, ctx);
+  for (auto& t : tiles_of(g, p))
+    if (std::string why = why_no_tile(t, g, p, ctx); !why.empty()) return why;
+  return "";
 }
 
 // A gemm rounds tf32 to nearest, the instruction cuts off bits: it is right where only rounded elements are
@@ -232,7 +233,7 @@ std::string why_no_warpgroups(const Gemm& g, const WarpgroupInstr* row, const La
 
 Fragment wgmma_sums(const Gemm& g, const WgmmaPlan& p) {
   return repeated(
-      accumulator_of(p.n), {g.m, g.n}, p.turned,
+      accumulator_of(p.n), {g.m, g.n}, p.transposed,
       {{1, p.n, p.n_tiles, p.sums()}, {0, group_rows, p.m_tiles, p.sums() * p.n_tiles}},
       {{0, group_rows * p.m_tiles, p.rows, warpgroup}, {1, p.n * p.n_tiles, p.cols, warpgroup * p.rows}});
 }
@@ -247,15 +248,32 @@ TileOperand a_tile(const Gemm& g) { return {g.a, g.trans_a, group_rows}; }
 TileOperand b_tile(const Gemm& g, const WgmmaPlan& p) {
   return {g.b, !g.trans_b, p.n_tiles * p.cols == 1 ? 0 : p.n};
 }
+std::vector<TileOperand> tiles_of(const Gemm& g, const WgmmaPlan& p) {
+  if (p.row->a_in_registers) return {b_tile(g, p)};
+  return {a_tile(g), b_tile(g, p)};
+}
+
+std::vector<Layout> layouts_of(BufferId buffer, const Gemm& g, const WgmmaPlan& p, const LayoutContext& ctx) {
+  std::optional<std::vector<Layout>> common;
+  for (auto& t : tiles_of(g, p)) {
+    if (t.region.buffer != buffer) continue;
+    std::vector<Layout> own = layouts_of(t, p.row->k, ctx);
+    if (common)
+      std::erase_if(*common, [&](const Layout& l) { return !is_among(own, l); });
+    else
+      common = std::move(own);
+  }
+  return common.value_or(std::vector<Layout>());
+}
 
 WgmmaChoice choose_wgmma(const Gemm& given, const LayoutContext& ctx) {
-  std::string not_turned = is_low(given) ? why_not_turned(given, ctx) : "";
-  bool is_turned = is_low(given) && not_turned.empty();
-  WgmmaChoice c{.g = is_turned ? turned(given) : given};
+  std::string not_transposed = is_low(given) ? why_not_transposed(given, ctx) : "";
+  bool is_transposed = is_low(given) && not_transposed.empty();
+  WgmmaChoice c{.g = is_transposed ? transposed(given) : given};
   const WarpgroupInstr* row = row_for(c.g, ctx.target, is_fragment(c.g.a, ctx.function));
   c.why_not = why_no_warpgroups(c.g, row, ctx);
   if (!c.why_not.empty()) return c;
-  for (auto& p : plans_of(c.g, *row, ctx.team.count, is_turned)) {
+  for (auto& p : plans_of(c.g, *row, ctx.team.count, is_transposed)) {
     std::string not_this = why_no_plan(c.g, p, ctx);
     if (not_this.empty()) {
       c.plan = p;
@@ -269,7 +287,7 @@ WgmmaChoice choose_wgmma(const Gemm& given, const LayoutContext& ctx) {
       "{}×{} is not divided by {} warpgroup{} into tiles of 64 rows and a legal number of columns within {} "
       "registers a thread",
       given.m, given.n, ctx.team.count / warpgroup, ctx.team.count == warpgroup ? "" : "s", most_registers);
-  if (!not_turned.empty()) c.why_not += ", and not computed turned, as " + not_turned;
+  if (!not_transposed.empty()) c.why_not += ", and not computed transposed, as " + not_transposed;
   return c;
 }
 
@@ -282,11 +300,11 @@ Attrs record_of(const WgmmaPlan& p) {
 WgmmaChoice recorded_wgmma(const Gemm& given, const Target& target, int64_t threads) {
   int64_t rows = recorded(given, "warpgroups_m"), cols = recorded(given, "warpgroups_n");
   std::string named = given.tile.attrs.get_string("instruction");
-  bool is_turned = is_low(given);
-  WgmmaChoice c{.g = is_turned ? turned(given) : given};
+  bool is_transposed = is_low(given);
+  WgmmaChoice c{.g = is_transposed ? transposed(given) : given};
   for (auto& row : target.warpgroup) {
     if (row.intrinsic.name != named) continue;
-    std::vector<WgmmaPlan> plans = plans_of(c.g, row, threads, is_turned);
+    std::vector<WgmmaPlan> plans = plans_of(c.g, row, threads, is_transposed);
     if (plans.empty()) continue;
     c.plan = plans[0];
     return c;

@@ -2,8 +2,8 @@
 // tiles in shared memory that follow.  It is chosen in infer_layouts and recorded on the statement; lowering
 // reads it there.
 //
-// A tile of C with fewer rows than an instruction, 64, is computed turned, as the product of B and A: its
-// columns are then the instruction's rows.
+// A tile of C whose rows are no multiple of an instruction's 64 (there are fewer, mostly) is computed
+// transposed, as the product of B and A: its columns are then the instruction's rows.
 #pragma once
 #include "ops/gemm.h"
 #include "target/hopper.h"
@@ -12,7 +12,7 @@ namespace tl {
 
 struct WgmmaPlan {
   const WarpgroupInstr* row = nullptr;
-  bool turned = false;                      // m and n, A and B are those of the turned product
+  bool transposed = false;                  // m and n, A and B are those of C transposed
   int64_t rows = 1, cols = 1;               // of the grid: warpgroups along m and n
   int64_t m_tiles = 1, n_tiles = 1, n = 8;  // of one warpgroup; columns of an instruction
 
@@ -21,7 +21,7 @@ struct WgmmaPlan {
   int64_t factors() const { return row->k / 2; }  // of A, if it is in registers
 };
 
-// What is multiplied, C or C turned, and how.
+// What is multiplied, C or C transposed, and how.
 struct WgmmaChoice {
   Gemm g;
   std::optional<WgmmaPlan> plan = {};
@@ -44,8 +44,10 @@ struct TileOperand {
 };
 TileOperand a_tile(const Gemm& g);
 TileOperand b_tile(const Gemm& g, const WgmmaPlan& p);
-// As the instruction's descriptors can say it, and the copy engine writes it; best first.
-std::vector<Layout> layouts_of(const TileOperand& t, const BufferInfo& info, int64_t depth,
-                               const Facts& facts);
+// Those that lie in shared memory.
+std::vector<TileOperand> tiles_of(const Gemm& g, const WgmmaPlan& p);
+// Of one of their buffers, all layouts in which each operand there can be read: as the instruction's
+// descriptors can say it, and the copy engine writes it; best first.
+std::vector<Layout> layouts_of(BufferId buffer, const Gemm& g, const WgmmaPlan& p, const LayoutContext& ctx);
 
 }  // namespace tl

@@ -238,10 +238,15 @@ struct TmaLowering {
     const Range& along = copy.tensor.ranges.back();
     auto extent = as_int(along.extent);
     if (!loads(t) || !extent || *extent * copy.bytes >= most) return 0;
+    std::vector<const Let*> names;
+    visit(ctx.kernel.body, [&](const Let& n) { names.push_back(&n); });
+    Expr first = along.min;
+    for (size_t i = names.size(); i-- > 0;)
+      first = substitute(first, {{names[i]->var.get(), names[i]->value}});
     bool goes_along = false;
     visit(ctx.kernel.body, [&](const For& n) {
-      auto turns = linear_in(along.min, n.var, copy.facts);
-      goes_along |= turns && turns->stride == *extent;
+      auto turns = linear_in(first, n.var, copy.facts);
+      goes_along |= turns && std::abs(turns->stride) == *extent;
     });
     return goes_along ? most : 0;
   }

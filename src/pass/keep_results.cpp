@@ -189,13 +189,27 @@ struct Finder {
   }
 };
 
-// The fragments of which single elements are rounded to 16 bits or fewer.
+// The fragments of which single elements are rounded to 16 bits or fewer: as they are, by a name, or from a
+// variable of the thread's.
 Registers rounded_one_by_one(const Stmt& body) {
+  std::map<const ExprNode*, BufferId> named;
+  std::map<BufferId, Registers> held;  // by a variable
+  auto note = [&](const Expr& value, auto keep) {
+    if (auto* from = value.as<Load>(); from && from->dtype.lanes == 1) keep(from->buffer);
+  };
+  visit(
+      body, [&](const Let& n) { note(n.value, [&](BufferId from) { named.emplace(n.var.get(), from); }); },
+      [&](const Store& n) { note(n.value, [&](BufferId from) { held[n.buffer].insert(from); }); });
   Registers found;
   visit(body, [&](const Cast& n) {
-    auto* from = n.a.as<Load>();
     bool rounds = n.dtype.is_float() && n.dtype.bits <= 16 && n.dtype.lanes == 1;
-    if (from && rounds && from->dtype.bits > n.dtype.bits) found.insert(from->buffer);
+    if (!rounds || n.a->dtype.bits <= n.dtype.bits) return;
+    auto it = named.find(n.a.get());
+    auto* from = n.a.as<Load>();
+    if (it == named.end() && !from) return;
+    BufferId read = from ? from->buffer : it->second;
+    found.insert(read);
+    found.insert(held[read].begin(), held[read].end());
   });
   return found;
 }

@@ -201,14 +201,16 @@ bool may_lie_otherwise(const Function& f, const Kernel& k, const Target& target,
   return otherwise;
 }
 
-// C is computed turned only where the product runs beside others: of one that is waited for at once, mma.sync
-// takes as little as 0.6 of the time (bench/results/2026-11-28-thin.md).
+// C is computed transposed only where the product runs beside others: of one that is waited for at once,
+// mma.sync takes as little as 0.6 of the time (bench/results/2026-11-28-thin.md).
 std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm,
                          bool divided) {
   LayoutDecisions none;
   const Tile& t = *gemm.as<Tile>();
   Gemm g = read_gemm(t, f);
-  g.may_turn |= divided && !may_lie_otherwise(f, k, target, t, g.c.buffer);
+  bool otherwise = divided && may_lie_otherwise(f, k, target, t, g.c.buffer);
+  if (divided && !g.in_flight)
+    g.keeps_rows = otherwise ? "another product, or the program, says how its sums lie" : "";
   return gemm_wgmma.applies(g, {f, k, target, whole_block(k), none});
 }
 

@@ -55,8 +55,11 @@ int64_t fragment_registers(const Function& f, const Kernel& k) {
 int64_t sums_of_product(const RolePlan& plan) {
   int64_t columns = 0;
   for (auto& loop : plan.loops)
-    for (auto* s : loop.in_flight)
-      columns = std::max(columns, region_shape(region_of(*static_cast<const Tile*>(s), 2)).back());
+    for (auto* s : loop.in_flight) {
+      std::vector<int64_t> sums = region_shape(region_of(*static_cast<const Tile*>(s), 2));
+      bool transposed = sums.front() % WarpgroupInstr::m != 0;
+      columns = std::max(columns, transposed ? sums.front() : sums.back());
+    }
   return std::min<int64_t>(256, columns) / 2;
 }
 // Of a thread, for the fragments of a loop with late products, which all are alive at once.
@@ -384,6 +387,8 @@ struct RolePlanner {
       if (e.buffer != to.buffer || s.as<Alloc>() || s.same(load.copy)) return;
       uses++;
       writes |= e.access != Access::read;
+      // Of a product in a divided loop this says yes as well, where C is transposed: its warps then wait
+      // apart.
       load.read_by_threads |= !is_gemm(s) || !why_no_wgmma(f, k, target, s).empty();
     });
     for (size_t i = place + 1; i < b.stmts.size(); i++) {

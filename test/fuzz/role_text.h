@@ -336,7 +336,7 @@ struct RoleText : RandomText {
   Program make() {
     threads = chance(30) ? 256 : 128;
     rows = threads / 2;
-    bool low = !unpacks && chance(15);  // tiles with fewer rows than an instruction: C is computed turned
+    bool low = !unpacks && chance(15);  // tiles with fewer rows than an instruction: C is computed transposed
     if (low) rows = 8 * (1 + below(7)), is("low tiles");
     blocks = 1 + below(3), turns = alone ? 1 : 1 + below(3);
     if (many) heads = 1 + below(3), blocks = heads * (2 + below(3)), turns = 1 + below(2);
@@ -350,8 +350,8 @@ struct RoleText : RandomText {
     } else {
       under(fmt::format("for t in serial({})", turns), [&] {
         if (unpacks) return unpacked();
-        !low&& chance(60) ? chain() : products();
-        if (chance(20)) is("two loops"), !low && chance(50) ? chain() : products();
+        (!low && chance(60)) ? chain() : products();
+        if (chance(20)) is("two loops"), (!low && chance(50)) ? chain() : products();
       });
     }
     std::string text = "func main(";

@@ -235,7 +235,7 @@ def early_release(lines: list[str], at: int):
     if not re.match(r"\s*(cp_async_\w*|wgmma_)wait_group\w*\(", lines[at]):
         return
     head = at + 1
-    if head < len(lines) and "wgmma_results(" in lines[head]:
+    if head < len(lines) and re.match(r"\s*wgmma_results\w*\(", lines[head]):
         head += 1
     if (
         head + 1 < len(lines)

@@ -85,12 +85,12 @@ def test_hints_of_products_fit(chip, dtype, accum):
             assert (m + n) * k * size * h.pipeline_stage <= arch.smem_cap and h.use_tc == uses
             assert h.use_async == (h.pipeline_stage > 1 and chip != "sm_75")
             if uses:
-                turned = chip == "sm_90a" and m % 64 != 0  # by warpgroups, whose rows are columns of C
+                transposed = chip == "sm_90a" and m % 64 != 0  # by warpgroups, whose rows are columns of C
                 assert (
                     m % h.warp[0] == 0
                     and n % h.warp[1] == 0
-                    and h.warp[turned] % (16 if chip != "sm_75" or dtype == "float16" else 8) == 0
-                    and h.warp[not turned] % 8 == 0
+                    and h.warp[transposed] % (16 if chip != "sm_75" or dtype == "float16" else 8) == 0
+                    and h.warp[not transposed] % 8 == 0
                 )
                 assert (m // h.warp[0]) * (n // h.warp[1]) <= 32 and k % 16 == 0
             else:
@@ -101,7 +101,7 @@ def test_hints_of_products_fit(chip, dtype, accum):
 def test_few_rows_take_tiles_of_as_many(rows):
     template = MatmulTemplate(rows, 8192, 8192, accum_dtype="float32").with_arch(CUDA("cuda -arch=sm_90a"))
     best = template.recommend_hints(1)[0]
-    assert (best.block, best.rstep, best.threads) == ([max(8, rows), 64], [128], 128)
+    assert (best.block, best.rstep, best.threads) == ([max(16, rows), 64], [128], 128)
 
 
 def test_large_problems_take_large_tiles():
@@ -176,9 +176,9 @@ def test_hints_of_warpgroups():
     assert thin.block[0] == 16  # by warps, as an instruction of warpgroups has 64 rows
 
     # What roles do not divide is cut as for warps: 8-bit operands that do not lie along K, short heads.
-    turned = MatmulTemplate(4096, 4096, 4096, trans_B=False, in_dtype="int8", accum_dtype="int32")
+    transposed = MatmulTemplate(4096, 4096, 4096, trans_B=False, in_dtype="int8", accum_dtype="int32")
     short = FlashAttentionTemplate(None, 1, 8, 80, 1024, 1024, accum_dtype="float32")
-    for template in (turned, short):
+    for template in (transposed, short):
         on_80, on_90 = (
             [h.block for h in template.with_arch(CUDA(f"cuda -arch={chip}")).recommend_hints(3)]
             for chip in ("sm_90", "sm_90a")

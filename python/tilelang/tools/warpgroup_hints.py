@@ -34,8 +34,8 @@ def _tiles(M: int) -> list[tuple[int, int, int]]:
     """Rows and columns of tiles, and bytes of a row of A or B in them. First those that hold all rows, and so
     read B once."""
     tiles = [(m, n, 128) for m, n in product((64, 128, 256), (32, 64, 128, 256)) if min(m, n) <= 128]
-    low = -(-M // 8) * 8
-    if low < 2 * _INSTRUCTION and low % _INSTRUCTION:  # C is computed turned
+    low = -(-M // 16) * 16  # warps multiply those as well, where the loop is not divided
+    if low < 2 * _INSTRUCTION and low % _INSTRUCTION:  # C is computed transposed
         tiles += [(low, n, 256) for n in (64, 128)]
     return sorted(tiles, key=lambda tile: tile[0] < M)
 
@@ -47,12 +47,12 @@ def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any) ->
     rate, clock = _rate(arch, kind.bits), arch.rates["clock"]
     read = (M + N) * K * kind.bits / 8
     for m, n, row in _tiles(M):
-        k, turned = row * 8 // kind.bits, m % _INSTRUCTION != 0
+        k, transposed = row * 8 // kind.bits, m % _INSTRUCTION != 0
         loaded, stored = (m + n) * row, 2 * m * 128
         if _SLOTS * loaded + stored > arch.smem_cap:
             continue
         blocks, steps = -(-M // m) * -(-N // n), -(-K // k)
-        high, wide = (n, m) if turned else (m, n)  # rows and columns of the instructions
+        high, wide = (n, m) if transposed else (m, n)  # rows and columns of the instructions
         passed = loaded + (high + high // _INSTRUCTION * wide) * row
         alone = 1.03 if high == _INSTRUCTION else 1.0  # a warpgroup waits beside no other
         step = max(alone * max(2 * m * n * k / rate, passed / _SHARED), loaded / _TAKEN)
@@ -62,7 +62,7 @@ def matmul(arch: CUDA, M: int, N: int, K: int, in_dtype: Any, out_dtype: Any) ->
         busy, moved = turns / clock, read / bandwidth + M * N * out_bytes / bandwidth
         yield Hint(
             [m, n],
-            [m, n // 4] if turned else [_INSTRUCTION // 4 * (2 if m == 256 else 1), n],
+            [m, n // 4] if transposed else [_INSTRUCTION // 4 * (2 if m == 256 else 1), n],
             rstep=[k],
             threads=128 * max(1, min(2, m // _INSTRUCTION)),
             pipeline_stage=_SLOTS,
