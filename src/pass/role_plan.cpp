@@ -30,13 +30,18 @@ constexpr int64_t most_blocks = 2;  // of a multiprocessor
 
 bool is_gemm(const Stmt& s) { return s.as<Tile>() && s.as<Tile>()->op->name == "gemm"; }
 
+// Those that the kernel touches, each memory once.
+std::set<BufferId> buffers_of(const Function& f, const Kernel& k) {
+  std::set<BufferId> found;
+  visit_effects(k.body, [&](const Stmt&, const Effect& e) { found.insert(f.storage(e.buffer)); });
+  return found;
+}
 // Of a block, with all slots.
-int64_t shared_bytes(const Function& f, const RolePlan& plan) {
+int64_t shared_bytes(const Function& f, const Kernel& k, const RolePlan& plan) {
   int64_t bytes = 0;
-  for (size_t i = 0; i < f.buffers.size(); i++) {
-    BufferId b{int(i)};
+  for (BufferId b : buffers_of(f, k)) {
     const BufferInfo& info = f[b];
-    if (info.scope != Scope::shared || f.storage(b) != b) continue;
+    if (info.scope != Scope::shared) continue;
     int64_t slots = 1;
     for (auto& loop : plan.loops)
       for (auto& ring : loop.rings)
@@ -47,8 +52,8 @@ int64_t shared_bytes(const Function& f, const RolePlan& plan) {
 }
 int64_t fragment_registers(const Function& f, const Kernel& k) {
   int64_t bytes = 0;
-  for (auto& info : f.buffers)
-    if (info.scope == Scope::fragment) bytes += product(tile_shape(info)) * info.dtype.bits / 8;
+  for (BufferId b : buffers_of(f, k))
+    if (f[b].scope == Scope::fragment) bytes += product(tile_shape(f[b])) * f[b].dtype.bits / 8;
   return bytes / 4 / thread_count(k);
 }
 // Registers that one instruction sums in, at most.
@@ -98,16 +103,16 @@ std::string why_too_late(const Function& f, const RolePlan& plan, int64_t regist
   return "";
 }
 // What fits besides, to store sums from: two parts of 64 bytes a row.
-int64_t store_bytes(const Function& f) {
+int64_t store_bytes(const Function& f, const Kernel& k) {
   int64_t rows = 0;
-  for (auto& info : f.buffers)
-    if (info.scope == Scope::fragment && info.shape.size() == 2) rows = std::max(rows, tile_shape(info)[0]);
+  for (BufferId b : buffers_of(f, k))
+    if (f[b].scope == Scope::fragment && f[b].shape.size() == 2) rows = std::max(rows, tile_shape(f[b])[0]);
   return 2 * rows * 64;
 }
 // A product in flight holds a slot, and what lands late is waited for: slots beyond the program's wish cost
 // nothing but memory, which nobody else wants. As many as fit where a loop comes once, in blocks that begin
 // together with nothing in any cache; else a number that is quick to divide by.
-void add_slots(const Function& f, RolePlan& plan, int64_t bytes, bool lonely) {
+void add_slots(const Function& f, const Kernel& k, RolePlan& plan, int64_t bytes, bool lonely) {
   for (auto& loop : plan.loops)
     for (int64_t slots : {8, 7, 6, 5, 4}) {
       bool once = lonely && loop.most_slots < INT64_MAX;
@@ -115,7 +120,7 @@ void add_slots(const Function& f, RolePlan& plan, int64_t bytes, bool lonely) {
       int64_t asked = loop.slots;
       if (slots <= asked || slots > loop.most_slots) continue;
       loop.slots = slots;
-      if (shared_bytes(f, plan) + store_bytes(f) <= bytes) break;
+      if (shared_bytes(f, k, plan) + store_bytes(f, k) <= bytes) break;
       loop.slots = asked;
     }
 }
@@ -126,7 +131,7 @@ std::string why_whole_blocks(const Function& f, const Kernel& k, const Target& t
   constexpr int64_t spare = 40;  // registers of a thread, beside its fragments
   const Multiprocessors& chip = target.multiprocessors;
   bool late = std::ranges::any_of(plan.loops, [](auto& loop) { return !loop.late.empty(); });
-  if (late || most_blocks * (shared_bytes(f, plan) + chip.reserved_bytes) > chip.shared_bytes ||
+  if (late || most_blocks * (shared_bytes(f, k, plan) + chip.reserved_bytes) > chip.shared_bytes ||
       most_blocks * plan.consumers * (fragment_registers(f, k) + spare) > chip.registers)
     return "";
   return "some of its blocks have more to do than others: a multiprocessor runs two of them, which hide more "
@@ -151,7 +156,7 @@ std::string share_chip(const Function& f, const Kernel& k, const Target& target,
   RolePlan wished = plan;
   for (auto& loop : wished.loops)
     loop.slots = std::max(loop.slots, std::min<int64_t>(even ? 4 : 3, loop.most_slots));
-  int64_t needed = shared_bytes(f, wished) + store_bytes(f) + 2048;
+  int64_t needed = shared_bytes(f, k, wished) + store_bytes(f, k) + 2048;
   bool fits = !lonely && most_blocks * needed <= target.multiprocessors.shared_bytes &&
               fragment_registers(f, k) + spare <= share(most_blocks) &&
               sums_of_product(plan) + spare <= launched(most_blocks);
@@ -162,8 +167,8 @@ std::string share_chip(const Function& f, const Kernel& k, const Target& target,
   constexpr int64_t between = 2048;  // bytes that barriers and the places of tiles may cost
   int64_t bytes =
       std::min(target.shared_bytes, target.multiprocessors.shared_bytes / plan.blocks - 1024) - between;
-  add_slots(f, plan, bytes, lonely);
-  plan.free_bytes = bytes - shared_bytes(f, plan);
+  add_slots(f, k, plan, bytes, lonely);
+  plan.free_bytes = bytes - shared_bytes(f, k, plan);
   int64_t at_launch = launched(plan.blocks);
   if (sums_of_product(plan) + spare > at_launch)
     return fmt::format(
@@ -387,8 +392,7 @@ struct RolePlanner {
       if (e.buffer != to.buffer || s.as<Alloc>() || s.same(load.copy)) return;
       uses++;
       writes |= e.access != Access::read;
-      // Of a product in a divided loop this says yes as well, where C is transposed: its warps then wait
-      // apart.
+      // A divided loop's product with C transposed counts as read by threads, too: that costs one sync_warp.
       load.read_by_threads |= !is_gemm(s) || !why_no_wgmma(f, k, target, s).empty();
     });
     for (size_t i = place + 1; i < b.stmts.size(); i++) {

@@ -31,8 +31,8 @@ def wgmma_gemm(
 
     A (M, K), or (K, M) if transpose_A: a shared tile or a fragment; B (K, N), or (N, K) if transpose_B: a
     shared tile; C (M, N): a fragment. The arguments are those of T.gemm.  The team's threads are whole
-    warpgroups of 128, M is a multiple of 64 for each of them (or M is a multiple of 8 and N one of 64 for each:
-    C is computed transposed), and elements of 8 bits have k along their rows.
+    warpgroups of 128, M is a multiple of 64 for each of them (or M is one of 8, and N one of 64 for each: C
+    is then computed transposed), and elements of 8 bits have k along their rows.
     Between this and the wait nothing may touch C, nor A if it is a fragment, nor write to the tiles; products
     into the same C may follow each other.
     It is an error where wgmma cannot do this, and on chips other than sm_90a; T.gemm takes what there is."""
