@@ -246,7 +246,7 @@ def test_rows_that_a_table_names():
         (gemm(64, 64, 256, tile=(64, 64, 32)), "rows of no multiple of 128 bytes"),
         (gemm(64, 64, 300), "which must be a multiple of 16"),
         (gemm(64, 64, 256, threads=64), "are no whole warpgroups"),
-        (gemm(64, 64, 256, tile=(32, 64, 64)), "is not divided by 1 warpgroups"),
+        (gemm(64, 64, 256, tile=(32, 32, 64)), "is not divided by 1 warpgroup into"),
         (gemm(64, 64, 256, dtype="float32"), "elements of f32 one by one"),
     ],
 )
