@@ -124,6 +124,15 @@ void report(DividedKernel& all) {
                      how_products_run(all.f, loop), first),
          loop.loop->span, false});
   }
+  for (auto& load : p.loads) {
+    std::string_view slots = all.two_slots.contains(&load)
+                                 ? "2 slots: the next one lands beside this one's use"
+                             : all.lacking.contains(&load) ? "one slot, as memory for a second one lacks"
+                                                           : "one slot";
+    all.f.notes.push_back({"assign_roles", all.f[load.tile].name,
+                           fmt::format("loaded by the same warps beside the loops, in {}", slots),
+                           load.copy->span});
+  }
 }
 
 // How blocks share the grid.
@@ -172,11 +181,15 @@ int64_t plan_stores(DividedKernel& all, bool walks) {
 // one then is there before what is at work on this one has ended, and with it the first tiles of the loop
 // behind.
 void plan_loads(DividedKernel& all, int64_t left) {
-  if (all.k.attrs.find("one_slot_beside")) return;  // there was not, once all scratch was known
+  bool lacked = all.k.attrs.find("one_slot_beside");  // there was none, once all scratch was known
   walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext& at) {
     const RoleLoad* load = all.plan.find_load(s);
     bool again = load && load->may_have_slots && !at.loops.empty() && turn_of(at);
-    if (!again || bytes_of(all.f[load->tile]) > left) return true;
+    if (!again) return true;
+    if (lacked || bytes_of(all.f[load->tile]) > left) {
+      all.lacking.insert(load);
+      return true;
+    }
     left -= bytes_of(all.f[load->tile]);
     all.two_slots.insert(load);
     all.k.attrs.entries.insert_or_assign("two_slots_beside", int64_t(1));  // for plan_memory

@@ -132,3 +132,18 @@ def test_the_turns_of_both_roles():
         "wait for all products",
     ]
     assert "k - 1  begun by wgmma" in report.text and "the threads [0, 128) compute" in report.html()
+
+
+@pytest.mark.parametrize(
+    ("width", "slots"),
+    [
+        (128, "2 slots: the next one lands beside this one's use"),
+        (256, "one slot, as memory for a second one lacks"),
+    ],
+)
+def test_tiles_beside_a_divided_loop(width, slots):
+    attention = pytest.importorskip("flash_attention")
+    sizes = (4, 16, 4096, 4096, width, True, 128, 128 if width == 128 else 64, 256, "float16")
+    kernel = tilelang.compile(attention.attention.get_tir(*sizes), target="sim:sm_90a")
+    (note,) = (n for n in kernel.report.notes if n.subject == "Q_shared" and n.decided_by == "assign_roles")
+    assert note.text == f"loaded by the same warps beside the loops, in {slots}"
