@@ -183,9 +183,9 @@ std::string host_source(const CompiledKernel& k) {
     text += fmt::format("  workspace {}: {} bytes\n", w.name, formula(w.bytes));
   for (const TensorMapSpec& m : p.maps) {
     auto i = size_t(m.index);
-    text += fmt::format("  map {}: of {}, box ({}) swizzle {} fetch {}\n", m.name,
+    text += fmt::format("  map {}: of {}, box ({}) swizzle {}{}\n", m.name,
                         m.of_workspace ? p.workspaces[i].name : p.params[i].name, fmt::join(m.box, ", "),
-                        m.swizzle, m.fetch);
+                        m.swizzle, m.fetch ? fmt::format(" fetch {}", m.fetch) : "");
   }
   for (const EntrySpec& e : p.entries) {
     std::vector<std::string> args;

@@ -47,9 +47,9 @@ def test_sources(tmp_path, capsys):
 def test_the_text_of_the_host_has_tensor_maps():
     import gemm_warpgroups
 
-    program = gemm_warpgroups.gemm.get_tir(256, 256, 64, True, blocks=2)
+    program = gemm_warpgroups.gemm.get_tir(256, 256, 128, True, blocks=2)
     text = tilelang.compile(program, target="sim:sm_90a").host_source
-    assert "  map A_128x64: of A, box (128, 64) swizzle 128\n" in text
+    assert "  map A_128x64: of A, box (128, 64) swizzle 128 fetch 256\n" in text
     assert "  map C_64x64: of C, box (64, 64) swizzle 128\n" in text
     assert "  launch main_kernel(A, B, C, A_128x64, B_256x64, C_64x64) grid(2) threads(384, 1, 1)" in text
 

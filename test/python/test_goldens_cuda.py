@@ -25,9 +25,9 @@ def programs():
 
 
 def has(chip, text):
-    """Barriers in memory are for sm_80 and later, copies by the tensor memory accelerator for sm_90;
-    a timeline is that of roles."""
-    if "{timeline=" in text:
+    """Barriers in memory are for sm_80 and later, copies by the tensor memory accelerator for sm_90, products
+    in flight and roles, whose timeline it is, for sm_90a."""
+    if "{timeline=" in text or "wgmma_" in text:
         return chip == "sm_90a"
     least = 90 if re.search(r"\b(cp_async_bulk|tma)_", text) else 80 if "mbarrier_" in text else 0
     return int(chip[3:].rstrip("a")) >= least
