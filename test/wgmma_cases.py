@@ -4,6 +4,8 @@ bit for bit."""
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 from tilelang import _core
@@ -51,11 +53,8 @@ def cases(types):
                 yield m, n, 2 * step, trans_a, trans_b, False, 128 if m == 64 else 256
         yield 64, 64, 2 * step, False, False, True, 128
     for m, n, threads in ((8, 64, 128), (24, 128, 256), (48, 64, 128), (96, 192, 384), (240, 64, 128)):
-        majors = (
-            ((False, True), (False, False), (True, True), (True, False))
-            if bits(a) == 16
-            else ((False, True),)
-        )
+        any_major = list(itertools.product((False, True), repeat=2))
+        majors = any_major if bits(a) == 16 else [(False, True)]
         for trans_a, trans_b in majors:
             yield m, n, 2 * step, trans_a, trans_b, False, threads  # lower than an instruction: transposed
 

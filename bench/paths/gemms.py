@@ -49,42 +49,32 @@ def matmul(M, N, K, block_M, block_N, block_K, num_stages, threads, trans_B):
     return main
 
 
+def matmul_case(name, size, tile, num_stages, threads, trans_B):
+    m, n, k = size
+
+    def exact(a, b, bias, out):
+        return {3: np.maximum(a @ (b.T if trans_B else b) + bias, 0)}
+
+    arguments = [Tensor((m, k)), Tensor((n, k) if trans_B else (k, n)), Tensor((n,)), blank(m, n)]
+    label = "x".join(map(str, tile))
+    label += f", {num_stages} stages, {threads} threads, B {'K' if trans_B else 'N'}-major"
+    return Case(name, label, matmul, (*size, *tile, num_stages, threads, trans_B), arguments, exact)
+
+
 def matmul_cases(small):
-    m, n, k = (256, 256, 384) if small else (4096, 4096, 4096)
-    for block_K, threads, stages in ((32, 128, 3), (32, 256, 3), (64, 128, 3)):
+    size = (256, 256, 384) if small else (4096, 4096, 4096)
+    for block_K, threads in ((32, 128), (32, 256), (64, 128)):
         for trans_B in (False, True):
-
-            def exact(a, b, bias, out, trans_B=trans_B):
-                return {3: np.maximum(a @ (b.T if trans_B else b) + bias, 0)}
-
-            arguments = [Tensor((m, k)), Tensor((n, k) if trans_B else (k, n)), Tensor((n,)), blank(m, n)]
-            label = (
-                f"128x128x{block_K}, {stages} stages, {threads} threads, B {'K' if trans_B else 'N'}-major"
-            )
-            yield Case("gemm", label, matmul, (m, n, k, 128, 128, block_K, stages, threads, trans_B),
-                       arguments, exact)  # fmt: skip
+            yield matmul_case("gemm", size, (128, 128, block_K), 3, threads, trans_B)
 
 
 def thin_cases(small):
     """Of few rows, with tiles lower than the 64 rows of a warpgroup's instruction."""
     n, k = (256, 384) if small else (8192, 8192)
-    for m, block_N, block_K, stages, threads in (
-        (16, 64, 128, 4, 128),
-        (16, 128, 64, 4, 128),
-        (32, 64, 64, 4, 128),
-        (32, 64, 128, 4, 128),
-        (48, 128, 64, 4, 256),
-    ):
+    for *tile, threads in ((16, 64, 128, 128), (16, 128, 64, 128), (32, 64, 64, 128), (32, 64, 128, 128),
+                           (48, 128, 64, 256)):  # fmt: skip
         for trans_B in (False, True):
-
-            def exact(a, b, bias, out, trans_B=trans_B):
-                return {3: np.maximum(a @ (b.T if trans_B else b) + bias, 0)}
-
-            arguments = [Tensor((m, k)), Tensor((n, k) if trans_B else (k, n)), Tensor((n,)), blank(m, n)]
-            major = "K" if trans_B else "N"
-            label = f"{m}x{block_N}x{block_K}, {stages} stages, {threads} threads, B {major}-major"
-            yield Case("thin", label, matmul, (m, n, k, m, block_N, block_K, stages, threads, trans_B),
-                       arguments, exact)  # fmt: skip
+            yield matmul_case("thin", (tile[0], n, k), tile, 4, threads, trans_B)
 
 
 @tilelang.jit(out_idx=[2])

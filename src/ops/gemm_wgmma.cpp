@@ -45,7 +45,8 @@ LayoutDecisions infer_layout_wgmma(const Gemm& given, const LayoutContext& ctx, 
   if (level != Strictness::strict) return out;
   Fragment sums = wgmma_sums(g, p);
   if (lies_as(g.c, f, ctx.known, sums)) out.fragments.emplace(g.c.buffer, std::move(sums));
-  for (auto& t : tiles_of(g, p)) out.required[t.region.buffer] = layouts_of(t.region.buffer, g, p, ctx);
+  for (auto& t : operands_in_tiles(g, p))
+    out.required[t.region.buffer] = layouts_of(t.region.buffer, g, p, ctx);
   return out;
 }
 

@@ -185,7 +185,7 @@ std::string why_no_tile(const TileOperand& t, const Gemm& g, const WgmmaPlan& p,
 
 // "" or why not by this plan.
 std::string why_no_plan(const Gemm& g, const WgmmaPlan& p, const LayoutContext& ctx) {
-  for (auto& t : tiles_of(g, p))
+  for (auto& t : operands_in_tiles(g, p))
     if (std::string why = why_no_tile(t, g, p, ctx); !why.empty()) return why;
   return "";
 }
@@ -248,14 +248,14 @@ TileOperand a_tile(const Gemm& g) { return {g.a, g.trans_a, group_rows}; }
 TileOperand b_tile(const Gemm& g, const WgmmaPlan& p) {
   return {g.b, !g.trans_b, p.n_tiles * p.cols == 1 ? 0 : p.n};
 }
-std::vector<TileOperand> tiles_of(const Gemm& g, const WgmmaPlan& p) {
+std::vector<TileOperand> operands_in_tiles(const Gemm& g, const WgmmaPlan& p) {
   if (p.row->a_in_registers) return {b_tile(g, p)};
   return {a_tile(g), b_tile(g, p)};
 }
 
 std::vector<Layout> layouts_of(BufferId buffer, const Gemm& g, const WgmmaPlan& p, const LayoutContext& ctx) {
   std::optional<std::vector<Layout>> common;
-  for (auto& t : tiles_of(g, p)) {
+  for (auto& t : operands_in_tiles(g, p)) {
     if (t.region.buffer != buffer) continue;
     std::vector<Layout> own = layouts_of(t, p.row->k, ctx);
     if (common)

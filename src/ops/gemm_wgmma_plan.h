@@ -45,7 +45,7 @@ struct TileOperand {
 TileOperand a_tile(const Gemm& g);
 TileOperand b_tile(const Gemm& g, const WgmmaPlan& p);
 // Those that lie in shared memory.
-std::vector<TileOperand> tiles_of(const Gemm& g, const WgmmaPlan& p);
+std::vector<TileOperand> operands_in_tiles(const Gemm& g, const WgmmaPlan& p);
 // Of one of their buffers, all layouts in which each operand there can be read: as the instruction's
 // descriptors can say it, and the copy engine writes it; best first.
 std::vector<Layout> layouts_of(BufferId buffer, const Gemm& g, const WgmmaPlan& p, const LayoutContext& ctx);

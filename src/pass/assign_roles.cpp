@@ -125,10 +125,10 @@ void report(DividedKernel& all) {
          loop.loop->span, false});
   }
   for (auto& load : p.loads) {
-    std::string_view slots = all.two_slots.contains(&load)
-                                 ? "2 slots: the next one lands beside this one's use"
-                             : all.lacking.contains(&load) ? "one slot, as memory for a second one lacks"
-                                                           : "one slot";
+    std::string_view slots =
+        all.two_slots.contains(&load)     ? "2 slots: the next one lands while this one is in use"
+        : all.kept_to_one.contains(&load) ? "one slot, as there is no memory for a second one"
+                                          : "one slot";
     all.f.notes.push_back({"assign_roles", all.f[load.tile].name,
                            fmt::format("loaded by the same warps beside the loops, in {}", slots),
                            load.copy->span});
@@ -181,13 +181,13 @@ int64_t plan_stores(DividedKernel& all, bool walks) {
 // one then is there before what is at work on this one has ended, and with it the first tiles of the loop
 // behind.
 void plan_loads(DividedKernel& all, int64_t left) {
-  bool lacked = all.k.attrs.find("one_slot_beside");  // there was none, once all scratch was known
+  bool short_of_memory = all.k.attrs.find("one_slot_beside");  // there was none, once all scratch was known
   walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext& at) {
     const RoleLoad* load = all.plan.find_load(s);
     bool again = load && load->may_have_slots && !at.loops.empty() && turn_of(at);
     if (!again) return true;
-    if (lacked || bytes_of(all.f[load->tile]) > left) {
-      all.lacking.insert(load);
+    if (short_of_memory || bytes_of(all.f[load->tile]) > left) {
+      all.kept_to_one.insert(load);
       return true;
     }
     left -= bytes_of(all.f[load->tile]);

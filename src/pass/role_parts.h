@@ -29,7 +29,7 @@ struct DividedKernel {
   RoleStamps* stamps = nullptr;                      // null: none are asked for
   bool loads_ahead = false;                          // of the first turns, before all threads have come
   std::set<const RoleLoad*> two_slots = {};          // loads whose tiles have so many
-  std::set<const RoleLoad*> lacking = {};            // and those for which there is no memory
+  std::set<const RoleLoad*> kept_to_one = {};        // and those that would, if there were memory
   std::map<BufferId, Expr> slots_beside = {};        // the slot in use, of each such tile
 
   Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const;

@@ -169,6 +169,24 @@ struct RoleText : RandomText {
            parameter("O", fmt::format("f32[{}, {}, {}]", blocks, turns, width)));
   }
 
+  // Both operands are columns of one tile, which begin at different places of a pattern.
+  void product_of_one_tile() {
+    is("one tile for both operands");
+    Trips n = trips();
+    int64_t width = 32 * (2 + below(3)), left = 16 * below(4), right = 16 * below(4);
+    int64_t all = (std::max(left + rows, right + width) + 63) / 64 * 64;
+    std::string from =
+                    parameter("X", fmt::format("{}[{}, {}]", type, 64 * std::max<int64_t>(1, n.most), all)),
+                x = tile("shared", type, 64, all), sums = tile("fragment", "f32", rows, width);
+    line("clear({})", sums);
+    loop(n, [&] {
+      line("copy({}[k*64 : +64, 0 : +{}], {})", from, all, x);
+      line("gemm({0}[0 : +64, {1} : +{2}], {0}[0 : +64, {3} : +{4}], {5}) {{policy=\"{6}\", trans_a=1}}", x,
+           left, rows, right, width, sums, pick<std::string>({"square", "full_row", "full_col"}));
+    });
+    leave(sums, width);
+  }
+
   // ── threads between products ────────────────────────────────────────────────────────────────────────
   struct Chain {
     int64_t width = 64;
@@ -350,6 +368,7 @@ struct RoleText : RandomText {
     } else {
       under(fmt::format("for t in serial({})", turns), [&] {
         if (unpacks) return unpacked();
+        if (chance(10)) return product_of_one_tile();
         (!low && chance(60)) ? chain() : products();
         if (chance(20)) is("two loops"), (!low && chance(50)) ? chain() : products();
       });

@@ -24,6 +24,7 @@ constexpr std::string_view role_features = R"(
   in a loop over tiles
   low tiles
   one tile
+  one tile for both operands
   one tile for both products
   ragged: columns
   ragged: rows

@@ -132,6 +132,22 @@ struct OperatorText : FaultText {
         fmt::format("{} = shared {}[{}] alias({})", t.name, t.type, listed(shape), t.storage));
     tiles.push_back(t);
   }
+  // Both operands are parts of one tile, which begin at different places.
+  void gemm_of_one_tile(const std::string& type, const Tile& c, int64_t k) {
+    int64_t m = c.shape[0], n = c.shape[1], first = 16 * below(4), second = 16 * below(4);
+    int64_t all = std::max(first + m, second + n);
+    bool across = chance(60);  // k lies across the rows
+    Tile t = fresh("shared", type, across ? Shape{k, all} : Shape{all, k});
+    if (t.name.empty()) return;
+    auto part = [&](int64_t begin, int64_t extent) {
+      return across ? fmt::format("{}[0 : +{}, {} : +{}]", t.name, k, begin, extent)
+                    : fmt::format("{}[{} : +{}, 0 : +{}]", t.name, begin, extent, k);
+    };
+    line("gemm({}, {}, {}) {{clear_accum={}, policy=\"{}\", trans_a={}, trans_b={}}}", part(first, m),
+         part(second, n), c.name, clears(), pick<std::string>({"square", "full_row", "full_col"}),
+         across ? 1 : 0, across ? 0 : 1);
+    clamp(c);
+  }
   void gemm_step() {
     auto [type, to] = pick<std::pair<std::string, std::string>>({{"f16", "f32"},
                                                                  {"f16", "f32"},
@@ -160,6 +176,7 @@ struct OperatorText : FaultText {
       });
       return t.name.empty() ? fresh(where, type, shape) : t;
     };
+    if (chance(15)) return gemm_of_one_tile(type, c, k);
     Tile a = operand(chance(25) && !ta ? "fragment" : "shared", ta ? Shape{k, m} : Shape{m, k});
     if (a.name.empty()) return;
     Tile b = operand("shared", tb ? Shape{n, k} : Shape{k, n});

@@ -137,8 +137,8 @@ def test_the_turns_of_both_roles():
 @pytest.mark.parametrize(
     ("width", "slots"),
     [
-        (128, "2 slots: the next one lands beside this one's use"),
-        (256, "one slot, as memory for a second one lacks"),
+        (128, "2 slots: the next one lands while this one is in use"),
+        (256, "one slot, as there is no memory for a second one"),
     ],
 )
 def test_tiles_beside_a_divided_loop(width, slots):

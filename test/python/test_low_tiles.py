@@ -155,39 +155,40 @@ def test_a_program_may_begin_such_a_product():
     assert np.allclose(largest, (a.astype(np.float64) @ b.astype(np.float64)).max(1), rtol=1e-5)
 
 
-def of_one_tile(rows, first, threads, policy):
-    """A and B are one buffer; A begins within a pattern of B's."""
+def of_one_tile(left, right, threads, policy):
+    """A and B are columns of one buffer, which begin within different patterns."""
+    (a, b), (c, d) = left, right
 
     @T.prim_func
-    def main(X: T.Tensor((64, 512), "float16"), C: T.Tensor((rows, 128), "float32")):
+    def main(X: T.Tensor((64, 512), "float16"), C: T.Tensor((b - a, d - c), "float32")):
         with T.Kernel(1, threads=threads):
             x = T.alloc_shared((64, 128), "float16")
-            sums = T.alloc_fragment((rows, 128), "float32")
+            sums = T.alloc_fragment((b - a, d - c), "float32")
             T.clear(sums)
             for k in T.Pipelined(4, num_stages=2):
                 T.copy(X[0, k * 128], x)
-                T.gemm(x[0:64, first : first + rows], x, sums, transpose_A=True, policy=policy)
+                T.gemm(x[0:64, a:b], x[0:64, c:d], sums, transpose_A=True, policy=policy)
             T.copy(sums, C)
 
     return main
 
 
 @pytest.mark.parametrize(
-    ("rows", "first", "threads", "policy"),
+    ("left", "right", "threads", "policy"),
     [
-        (48, 32, 128, T.GemmWarpPolicy.Square),
-        (24, 48, 128, T.GemmWarpPolicy.Square),
-        (96, 32, 256, T.GemmWarpPolicy.FullRow),
-        (128, 0, 256, T.GemmWarpPolicy.FullCol),
+        ((32, 80), (0, 128), 128, T.GemmWarpPolicy.Square),
+        ((48, 72), (0, 128), 128, T.GemmWarpPolicy.Square),
+        ((32, 128), (0, 128), 256, T.GemmWarpPolicy.FullRow),
+        ((0, 128), (32, 128), 256, T.GemmWarpPolicy.FullCol),
     ],
 )
-def test_one_tile_is_both_operands(rows, first, threads, policy):
-    kernel = tilelang.compile(of_one_tile(rows, first, threads, policy), target=SIMULATOR)
+def test_one_tile_is_both_operands(left, right, threads, policy):
+    kernel = tilelang.compile(of_one_tile(left, right, threads, policy), target=SIMULATOR)
     x = np.random.default_rng(0).standard_normal((64, 512)).astype(np.float16)
-    c = np.full((rows, 128), np.nan, np.float32)
+    c = np.full((left[1] - left[0], right[1] - right[0]), np.nan, np.float32)
     kernel(x, c)
     parts = [x[:, i : i + 128].astype(np.float64) for i in range(0, 512, 128)]
-    wanted = sum(part[:, first : first + rows].T @ part for part in parts)
+    wanted = sum(part[:, slice(*left)].T @ part[:, slice(*right)] for part in parts)
     assert np.linalg.norm(c - wanted) / np.linalg.norm(wanted) < 1e-5
 
 
