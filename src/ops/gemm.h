@@ -36,7 +36,7 @@ struct GemmStrategy {
   Stmt (*lower)(const Gemm& g, LowerContext& ctx);
   // The record in words, for the report.
   std::string (*describe)(const Gemm& g, const LowerContext& ctx);
-  bool clears_if = false;  // `lower` minds `clear_if` itself
+  bool clears_if = false;  // `lower` minds `clear_if` itself, wherever the product goes
 };
 extern const GemmStrategy gemm_wgmma, gemm_mma, gemm_fma, gemm_simd;
 

@@ -122,6 +122,7 @@ struct WgmmaLowering {
   LowerContext& ctx;
   const WgmmaPlan& p;
   BufferId sums, factors;  // registers
+  Expr clears;             // the condition under which the registers begin with this product; null: always
   std::optional<PlacedTile> a = {}, b = {};
   Expr group_row, group_col;
   Facts facts;
@@ -143,7 +144,7 @@ struct WgmmaLowering {
     Expr c = address_at(g.c_type, sums, (i * p.n_tiles + j) * p.sums());
     Expr from = p.row->a_in_registers ? address_at(g.a_type, factors, (i * p.steps(g) + step) * p.factors())
                                       : address_at(g.a_type, a->memory.buffer, a->at(row, k, facts));
-    Expr first = g.clear || g.clear_if ? both(g.clear_if, eq(step, imm(0))) : imm(0, boolean);
+    Expr first = both(clears, eq(step, imm(0)));
     std::vector<Expr> args{c, from, address_at(g.b_type, b->memory.buffer, b->at(col, k, facts)),
                            imm(p.n, i32), first};
     if (a) add_mode(args, a->mode);
@@ -197,6 +198,9 @@ Stmt lower_wgmma(const Gemm& given, LowerContext& ctx) {
                   .p = p,
                   .sums = direct ? g.c.buffer : local_registers(g, ctx, "C_regs", g.c_type, sums.registers),
                   .factors = g.a.buffer,
+                  .clears = !direct || g.clear ? Expr{}
+                            : g.clear_if       ? g.clear_if
+                                               : imm(0, boolean),
                   .group_row = p.rows == 1 ? imm(0) : floormod(number, p.rows),
                   .group_col = p.cols == 1 ? imm(0) : floordiv(number, p.rows),
                   .facts = facts};
@@ -204,11 +208,7 @@ Stmt lower_wgmma(const Gemm& given, LowerContext& ctx) {
   l.b = names.with_slot(place_tile(g, ctx, b_tile(g, p)));
   l.facts = facts;
   stmts.insert(stmts.end(), names.made.begin(), names.made.end());
-  if (!direct && !g.clear) {
-    Expr r = var("r");
-    stmts.push_back(for_loop(r, sums.registers, Loop::unrolled,
-                             store(l.sums, {r}, zero(g.c_type), g.tile.span), g.tile.span));
-  }
+  if (!direct && g.clear_if) stmts.push_back(if_then(g.clear_if, cleared(given, ctx), {}, g.tile.span));
   stmts.push_back(l.run());
   if (!direct) stmts.push_back(store_via_scratch(given, ctx, l.sums, sums, "another operator laid it out"));
   return block(std::move(stmts), g.tile.span);
