@@ -180,7 +180,8 @@ const Entry* find_entry(const State& state, std::span<PyObject* const> args) {
 
 nb::object call_object(nb::handle kernel, nb::handle const* inputs, size_t count) {
   PyObject* const* first = reinterpret_cast<PyObject* const*>(inputs);
-  nb::object result = nb::steal<nb::object>(PyObject_Vectorcall(kernel.ptr(), first, count, nullptr));
+  PyObject* made = or_sleep_at_exit([&] { return PyObject_Vectorcall(kernel.ptr(), first, count, nullptr); });
+  nb::object result = nb::steal<nb::object>(made);
   if (!result.is_valid()) throw nb::python_error();
   return result;
 }

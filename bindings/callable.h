@@ -42,7 +42,7 @@ inline nb::object call_method(PyObject* self, const char* name, PyObject* const*
   for (size_t i = 0; i < count; i++) positional.append(nb::handle(given[i]));
   for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); i++)
     named[nb::handle(PyTuple_GET_ITEM(keywords, i))] = nb::handle(given[count + size_t(i)]);
-  return nb::handle(self).attr(name)(nb::tuple(positional), named);
+  return or_sleep_at_exit([&] { return nb::handle(self).attr(name)(nb::tuple(positional), named); });
 }
 
 // `name` is the full one, "module.Type"; it, `doc` and `methods` stay.

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "api/builder.h"
+#include "gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -94,7 +95,7 @@ void set_python_error();
 template <class Body>
 PyObject* guarded(Body&& body) {
   try {
-    return nb::object(body()).release().ptr();
+    return or_sleep_at_exit([&] { return nb::object(body()).release().ptr(); });
   } catch (...) {
     set_python_error();
     return nullptr;

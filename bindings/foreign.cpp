@@ -21,7 +21,7 @@ nb::object memory_of(const ForeignValue& v) {
 ForeignEval foreign_eval(const nb::object& function) {
   PyObject* called = nb::object(function).release().ptr();  // the entry is never removed
   return [called](std::span<const ForeignValue> args, std::span<const DType> results) {
-    nb::gil_scoped_acquire held;
+    GilHeld held;
     nb::list given, types;
     for (auto& a : args) {
       if (a.data)
@@ -34,7 +34,7 @@ ForeignEval foreign_eval(const nb::object& function) {
         given.append(a.i);
     }
     for (auto& t : results) types.append(t);
-    nb::object numbers = nb::handle(called)(given, types);
+    nb::object numbers = or_sleep_at_exit([&] { return nb::handle(called)(given, types); });
     std::vector<ForeignValue> out;
     for (auto& item : items_of(numbers)) {
       ForeignValue& v = out.emplace_back(ForeignValue{.type = results[out.size()]});

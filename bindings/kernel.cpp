@@ -52,13 +52,15 @@ nb::list params_of(const Function& f) {
 // A function of the user's, (language, text) -> text, for whichever thread compiles.
 std::function<std::string(std::string_view, std::string)> editor_of(nb::object function) {
   auto release = [](nb::object* held) {
-    nb::gil_scoped_acquire acquired;
+    GilHeld acquired;
     delete held;
   };
   std::shared_ptr<nb::object> held(new nb::object(std::move(function)), release);
   return [held](std::string_view language, std::string text) {
-    nb::gil_scoped_acquire acquired;
-    return nb::cast<std::string>((*held)(nb::str(language.data(), language.size()), text));
+    GilHeld acquired;
+    nb::object edited =
+        or_sleep_at_exit([&] { return (*held)(nb::str(language.data(), language.size()), text); });
+    return nb::cast<std::string>(edited);
   };
 }
 
@@ -106,7 +108,7 @@ std::shared_ptr<CompiledKernel> compile_function(const Function& f, const std::s
   Settings settings = settings_of(options);
   std::shared_ptr<CompiledKernel> kernel;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     kernel = compile_kernel(f, target, std::move(settings));
   }
   for (auto& note : kernel->report.notes)
@@ -119,7 +121,7 @@ void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {
   std::vector<nb::object> objects = items_of(args);
   std::vector<nb::handle> handles(objects.begin(), objects.end());
   Arguments arguments(k.program, handles.data(), handles.size(), k.device_type() == device_cuda, stream);
-  nb::gil_scoped_release released;
+  GilReleased released;
   k.launch(arguments.list(), stream);
 }
 
@@ -142,13 +144,13 @@ nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<s
                             .count = count};
   if (!progress.is_none())
     options.progress = [&](int64_t done, int64_t all) {
-      nb::gil_scoped_acquire held;
-      progress(done, all);
+      GilHeld held;
+      or_sleep_at_exit([&] { progress(done, all); });
     };
   if (!stop.is_none()) options.stop = stop_handler(stop);
   SimulationReport report;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     report = k.simulate(arguments.list(), options);
   }
   return dict_of(report);
@@ -227,7 +229,7 @@ std::string ptx(const CompiledKernel& k) {
     throw RuntimeError(
         fmt::format("{} was compiled for {}: only CUDA kernels have PTX", k.program.name, k.report.target));
   add_package_libraries();
-  nb::gil_scoped_release released;
+  GilReleased released;
   return ptx_of(k.program);
 }
 

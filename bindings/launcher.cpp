@@ -138,7 +138,7 @@ std::vector<nb::object> LaunchPlan::allocate_for(nb::handle const* objects, size
 }
 
 void LaunchPlan::go(Arguments& arguments) {
-  nb::gil_scoped_release released;
+  GilReleased released;
   kernel.launch(arguments.list(), arguments.stream);
 }
 
@@ -175,7 +175,7 @@ void LaunchPlan::finish(const Arguments& arguments) const {
   for (const Argument& argument : arguments.list())
     if (auto* t = std::get_if<TensorView>(&argument))
       if (Device* device = cuda_device(t->device_id)) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         return device->synchronize(arguments.stream);
       }
 }

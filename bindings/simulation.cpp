@@ -50,12 +50,16 @@ nb::dict array_row(const Stop::Array& a, int warp) {
 
 StopHandler stop_handler(nb::handle python) {
   return [python](const Stop& s) {
-    nb::gil_scoped_acquire held;
-    if (!nb::cast<bool>(python.attr("wants")(s.block, s.thread, s.warp))) return;
+    GilHeld held;
+    nb::object wanted = or_sleep_at_exit([&] { return python.attr("wants")(s.block, s.thread, s.warp); });
+    if (!nb::cast<bool>(wanted)) return;
     nb::list arrays, barriers;
     for (auto& a : s.arrays()) arrays.append(array_row(a, s.warp));
     for (auto& b : s.barriers()) barriers.append(nb::make_tuple(b.number, b.arrived, b.expected, b.phase));
-    python.attr("show")(place_of(s.span), std::string(s.where), s.thread, s.active, s.warp, arrays, barriers);
+    or_sleep_at_exit([&] {
+      python.attr("show")(place_of(s.span), std::string(s.where), s.thread, s.active, s.warp, arrays,
+                          barriers);
+    });
   };
 }
 

@@ -15,8 +15,10 @@ MatrixEval matrix_eval(const nb::object& function) {
   if (function.is_none()) return nullptr;
   PyObject* called = nb::object(function).release().ptr();  // the row is never removed
   return [called](std::span<const double> a, std::span<const double> b, std::span<const double> c) {
-    nb::gil_scoped_acquire held;
-    nb::bytes result = nb::cast<nb::bytes>(nb::handle(called)(bytes_of(a), bytes_of(b), bytes_of(c)));
+    GilHeld held;
+    nb::object made =
+        or_sleep_at_exit([&] { return nb::handle(called)(bytes_of(a), bytes_of(b), bytes_of(c)); });
+    nb::bytes result = nb::cast<nb::bytes>(made);
     std::vector<double> values(result.size() / sizeof(double));
     std::memcpy(values.data(), result.c_str(), values.size() * sizeof(double));
     return values;
@@ -67,14 +69,14 @@ UserEval tile_eval(const nb::object& function) {
   PyObject* called = nb::object(function).release().ptr();  // the operator is never removed
   return
       [called](const std::vector<UserArgument>& read, const std::vector<Array>& written, const Attrs& attrs) {
-        nb::gil_scoped_acquire held;
+        GilHeld held;
         nb::list given, shapes;
         nb::dict options;
         for (auto& [array, is_number] : read)
           given.append(is_number ? number_from(array) : tuple_from(array));
         for (auto& a : written) shapes.append(tuple_from(a));
         for (auto& [name, value] : attrs.entries) options[name.c_str()] = option_object(value);
-        nb::object results = nb::handle(called)(given, shapes, options);
+        nb::object results = or_sleep_at_exit([&] { return nb::handle(called)(given, shapes, options); });
         std::vector<Array> out;
         for (auto& result : items_of(results)) out.push_back(array_from(result));
         return out;

@@ -57,6 +57,8 @@ COMPARISON = re.compile(r'(?:[!=]=\s*"(?:cuda|llvm|hip|rocm)"|"(?:cuda|llvm|hip|
 CONDITION = re.compile(
     r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*(?:CUDA|HIP|ROCM|NVRTC|NVIDIA|AMD|LLVM_|TARGET)", re.M | re.I
 )
+# Of nanobind's, which end the process where a thread wants the lock while the interpreter ends.
+LOCK = re.compile(r"\bgil_scoped_\w+")
 # A comment, or a literal that might hold something that looks like one.
 TOKEN = re.compile(
     r"//[^\n]*|/\*.*?\*/"
@@ -113,6 +115,8 @@ def check_cpp(path: Path, name: str, room: str) -> list[str]:
         fault(m.start(), "nothing is compiled for one target only: every target is in every build")
     for m in CHIP.finditer(text) if room != "target" else ():
         fault(m.start(), "a chip is named outside target/: ask the Target for a row or a number")
+    for m in LOCK.finditer(text):
+        fault(m.start(), "the interpreter's lock is let go and taken by bindings/gil.h")
     by_name = COMPARISON if room == "bindings" or name in NAMES_LANGUAGES else LANGUAGE
     for m in by_name.finditer(text):
         fault(m.start(), "a language is asked for by its name: give its row in target/languages.cpp a column")

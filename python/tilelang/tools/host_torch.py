@@ -7,9 +7,9 @@ A tensor is known by its storage, which carries a mark: views of it, and what is
 
 from __future__ import annotations
 
-import contextlib
 import importlib.abc
 import importlib.util
+import os
 import sys
 import threading
 import time
@@ -72,6 +72,7 @@ def install(torch: Any) -> None:
     """Turn it on for this process and all of its threads, unless PyTorch has a GPU."""
     if torch.cuda.is_available():
         return
+    os.environ["TORCH_COMPILE_DISABLE"] = "1"  # torch._dynamo would trace into the mode
     mode = _mode_class(torch)
     _replace_functions(torch)
     mode().__enter__()
@@ -202,40 +203,58 @@ class _Event(_Stream):
         return (end.at - self.at) * 1e3
 
 
+class _Context:
+    """A choice of device or stream, for as long as a `with` lasts: there is nothing to choose."""
+
+    def __init__(self, *args: Any) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+
 def _replace_functions(torch: Any) -> None:
     cuda, stream = torch.cuda, _Stream()
-    nothing = lambda *args, **kwargs: None
-    for name in """
-        synchronize empty_cache set_device init manual_seed manual_seed_all set_stream
-        reset_peak_memory_stats ipc_collect set_sync_debug_mode
-    """.split():
-        setattr(cuda, name, nothing)
-    for name in (
-        "memory_allocated",
-        "max_memory_allocated",
-        "memory_reserved",
-        "max_memory_reserved",
-        "current_device",
-    ):
-        setattr(cuda, name, lambda *args, **kwargs: 0)
-    cuda.is_available = cuda.is_initialized = lambda: True
-    cuda.is_bf16_supported = lambda *args, **kwargs: True
-    cuda.device_count = lambda: 1
-    cuda.get_device_name = lambda *args: "simulated GPU"
-    cuda.get_device_capability = lambda *args: divmod(_chip()["capability"], 10)
-    cuda.get_device_properties = lambda *args: types.SimpleNamespace(
-        name="simulated GPU",
-        major=_chip()["capability"] // 10,
-        minor=_chip()["capability"] % 10,
-        multi_processor_count=_chip()["multiprocessors"]["count"],
-        warp_size=_chip()["warp"],
-        total_memory=80 << 30,
+
+    def answer(names: str, value: Callable[..., Any]) -> None:
+        """Each by a function of its own: PyTorch's own tables (torch._dynamo's) tell functions apart."""
+        for name in names.split():
+
+            def instead(*args: Any, **kwargs: Any) -> Any:
+                return value(*args, **kwargs)
+
+            instead.__name__ = instead.__qualname__ = name
+            instead.__module__ = cuda.__name__
+            setattr(cuda, name, instead)
+
+    answer(
+        """synchronize empty_cache set_device init manual_seed manual_seed_all set_stream
+        reset_peak_memory_stats ipc_collect set_sync_debug_mode""",
+        lambda *args, **kwargs: None,
     )
-    cuda.mem_get_info = lambda *args: (80 << 30, 80 << 30)
+    answer(
+        "memory_allocated max_memory_allocated memory_reserved max_memory_reserved current_device",
+        lambda *args, **kwargs: 0,
+    )
+    answer("is_available is_initialized is_bf16_supported", lambda *args, **kwargs: True)
+    random = torch.default_generator  # of all that is made on the host
+    answer("get_rng_state", lambda *args, **kwargs: random.get_state())
+    answer("get_rng_state_all", lambda: [random.get_state()])
+    answer("set_rng_state", lambda state, *args, **kwargs: random.set_state(state))
+    answer("set_rng_state_all", lambda states: random.set_state(states[0]))
+    answer("device_count", lambda: 1)
+    answer("get_device_name", lambda *args: "simulated GPU")
+    answer("get_device_capability", lambda *args: divmod(_chip()["capability"], 10))
+    answer("get_device_properties", lambda *args: _properties())
+    answer("mem_get_info", lambda *args: (_MEMORY, _MEMORY))
+    answer("current_stream default_stream", lambda *args: stream)
+    for name in ("device", "device_of", "StreamContext"):
+        setattr(cuda, name, type(name, (_Context,), {}))
+    answer("stream", lambda *args: cuda.StreamContext(*args))
     cuda.Event, cuda.Stream = _Event, _Stream
-    cuda.current_stream = cuda.default_stream = lambda *args: stream
-    for name in ("device", "device_of", "stream", "StreamContext"):
-        setattr(cuda, name, lambda *args: contextlib.nullcontext())
     torch._C._cuda_getCurrentRawStream = lambda *args: 0
     made = torch.Generator
 
@@ -244,6 +263,21 @@ def _replace_functions(torch: Any) -> None:
             return made("cpu")
 
     torch.Generator = Generator
+
+
+_MEMORY = 80 << 30
+
+
+def _properties() -> types.SimpleNamespace:
+    chip = _chip()
+    return types.SimpleNamespace(
+        name="simulated GPU",
+        major=chip["capability"] // 10,
+        minor=chip["capability"] % 10,
+        multi_processor_count=chip["multiprocessors"]["count"],
+        warp_size=chip["warp"],
+        total_memory=_MEMORY,
+    )
 
 
 def _chip() -> dict[str, Any]:
