@@ -87,6 +87,7 @@ void bind_memory(nb::class_<Builder>& c) {
       .def("alias", &Builder::alias, "name"_a, "of"_a, "shape"_a, "dtype"_a, "what"_a)
       .def("annotate_safe_value", &Builder::annotate_safe_value, "buffer"_a, "value"_a)
       .def("load", &Builder::load, "buffer"_a, "index"_a)
+      .def("from_end", &Builder::from_end, "name"_a, "index"_a, "extent"_a)
       .def("store", &Builder::store, "buffer"_a, "index"_a, "value"_a)
       .def("evaluate", &Builder::evaluate, "value"_a)
       .def("let", &Builder::let, "name"_a, "value"_a)

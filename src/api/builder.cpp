@@ -190,6 +190,7 @@ Builder::LoopHead Builder::make_head(Loop loop, const std::string& name, const V
   Expr by = to_index(step, "the step of a loop", here());
   if (is_int(by, 0)) fail(here(), "the step of the loop over {} is 0", name);
   LoopHead head{.var = var(name, i64, here()), .min = imm(0)};
+  head.begins_below = as_int(first).value_or(0) < 0;
   if (is_int(by, 1)) {
     head.min = first;
     head.extent = last - first;
@@ -387,26 +388,6 @@ void Builder::set_dtype(const Buffer& tile, DType type) {
   check_owner(tile);
   check_element_type(tile.info().name, type, here());
   draft->function[tile.id].dtype = type;
-}
-
-std::vector<Expr> Builder::index_of(const Buffer& buffer, const std::vector<Value>& index,
-                                    std::string_view verb) const {
-  require_kernel(fmt::format("{} {}", verb, buffer.draft ? buffer.info().name : "a buffer"));
-  check_owner(buffer);
-  auto& info = buffer.info();
-  if (index.size() != info.shape.size())
-    fail(here(), "{} has {}, but {} given", describe(buffer),
-         plural(info.shape.size(), "dimension", "dimensions"),
-         plural(index.size(), "index was", "indices were"));
-  std::vector<Expr> exprs;
-  for (size_t d = 0; d < index.size(); d++) {
-    Expr e = to_index(index[d], "an index of " + info.name, here());
-    auto n = as_int(e), extent = as_int(info.shape[d]);
-    if (n && (*n < 0 || (extent && *n >= *extent)))
-      fail(here(), "the index {} of dimension {} is outside of {}", *n, d, describe(buffer));
-    exprs.push_back(std::move(e));
-  }
-  return exprs;
 }
 
 Expr Builder::load(const Buffer& buffer, const std::vector<Value>& index) {

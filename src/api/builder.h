@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api/values.h"
+#include "arith/facts.h"
 #include "ir/rewrite.h"
 #include "ops/op.h"
 
@@ -91,6 +92,8 @@ class Builder {
   // The dtype of a tile that was allocated before it was known; so far only tile operators have used it.
   void set_dtype(const Buffer& tile, DType type);
   Expr load(const Buffer& buffer, const std::vector<Value>& index);
+  // The index of a dimension of `extent` elements: one that is certainly below 0 counts from its end.
+  Expr from_end(const std::string& name, const Value& index, const Value& extent) const;
   void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
   // Binds a value to a name.  Constants, variables, and whatever stands outside of a kernel stay as they are.
   Expr let(const std::string& name, const Value& value);
@@ -186,6 +189,7 @@ class Builder {
  private:
   struct LoopHead {
     Expr var, min, extent = {};
+    bool begins_below = false;  // does the user's variable begin at a number below 0?
   };
   struct Frame {
     enum class Kind { kernel, loop, while_loop, then_branch, else_branch, group, tile, function } kind;
@@ -221,6 +225,8 @@ class Builder {
                      const Value& step, Expr& user_var) const;
   std::vector<Expr> index_of(const Buffer& buffer, const std::vector<Value>& index,
                              std::string_view verb) const;
+  Facts facts_here() const;
+  bool is_below_zero(const Expr& index) const;
   Operand tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, std::optional<DType> element);
   // Values become `element`, or keep their types.
   std::vector<Operand> tile_operands(const OpInfo& op, const std::vector<TileOperand>& operands,

@@ -160,7 +160,10 @@ Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& ope
     }
     fail(here(), "{}: {} must be a value, not the buffer {}", op.said(), name, describe(buffer));
   }
-  return Region{.buffer = buffer.id, .ranges = part ? part->ranges : std::vector<Range>{}};
+  Region region{.buffer = buffer.id, .ranges = part ? part->ranges : std::vector<Range>{}};
+  for (size_t d = 0; d < region.ranges.size(); d++)
+    region.ranges[d].min = from_end(buffer.info().name, region.ranges[d].min, buffer.info().shape[d]);
+  return region;
 }
 
 // A condition that is known becomes a flag; one that reads memory is read in front of the operator.

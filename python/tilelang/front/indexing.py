@@ -127,7 +127,7 @@ def _points(buffer: Buffer, index: tuple) -> tuple:
 
 
 def _point(buffer: Buffer, i: Any, n: Any) -> Any:
-    """The index i of a dimension of n elements; a constant less than 0 counts from its end, as in Python."""
+    """The index i of a dimension of n elements; one that is certainly below 0 counts from its end."""
     given, i = i, as_value(i)
     if i.__class__ is float or i.__class__ is bool:
         raise fail(f"an index of {buffer.name} must be an integer, not {i}")
@@ -141,18 +141,9 @@ def _point(buffer: Buffer, i: Any, n: Any) -> Any:
             f"an index of {buffer.name} must be an integer, but {what} is a {i.dtype}: "
             f"T.cast({'x' if what == 'this value' else what}, 'int32') drops the fraction"
         )
-    value = constant(i)
-    if value.__class__ is not int or value >= 0:
+    if i.__class__ is int and i >= 0:
         return i
-    n = constant(n)
-    if n.__class__ is not int:
-        return builder().binary("add", n, value)
-    if value < -n:
-        raise fail(
-            f"index {value} of {buffer.name} is outside: it counts from the end of {n} elements, "
-            f"whose first is -{n}"
-        )
-    return n + value
+    return constant(builder().from_end(buffer.name, i, n))
 
 
 def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:

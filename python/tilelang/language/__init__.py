@@ -3,9 +3,18 @@
 Shapes and extents are in elements.  An operand of a tile operator is a buffer, a slice `A[i0:i1, j0:j1]` (a
 plain index drops its dimension, missing trailing dimensions are whole) or an element `A[i, j]`, the place
 where a tile begins whose extents the other operand gives.  A store to a slice of one dimension of up to 64
-elements, `L[0:4] = A[i, 0:4]` or `A[i] = 0`, is done by the thread that comes there.  Whatever is wrong
-raises CompileError at the user's line.  This file only collects the names: each module below lists its own
-in `__all__` and says what they mean."""
+elements, `L[0:4] = A[i, 0:4]` or `A[i] = 0`, is done by the thread that comes there.
+
+An index, or an end of a slice, that is below 0 wherever it is reached counts from the end of its dimension,
+of tensors and tiles alike: `A[-1]`, `A[-1 - i]` for i from 0, `A[i - 4]` in a loop of 4.  What counts are the
+constant ranges of loops and of the grid, the conditions around, and T.assume of parameters.  An index that is
+below 0 only for some iterations, or by what memory holds, does not count from the end: in a tensor it is
+padding (reads give 0 or the safe value, stores are dropped), in a tile an error.  So is `A[bx * 4 - 1]`, also
+where the grid has one block: a variable that has one value, and does not begin below 0, is taken as if it had
+more.
+
+Whatever is wrong raises CompileError at the user's line.  This file only collects the names: each module
+below lists its own in `__all__` and says what they mean."""
 
 from __future__ import annotations
 

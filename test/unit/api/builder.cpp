@@ -251,7 +251,9 @@ TEST_CASE("shapes, scopes, indices") {
   CHECK(contains(alloc("var", {int64_t(1)}), "a var has no dimensions"));
   auto load = [&](Value i) { return error_of([&] { f.b.load(f.A, {i, number(0)}); }); };
   CHECK(load(int64_t(64)) == "the index 64 of dimension 0 is outside of A: f32[64, 32]");
-  CHECK(load(int64_t(-1)) == "the index -1 of dimension 0 is outside of A: f32[64, 32]");
+  CHECK(load(int64_t(-64)) == "");
+  CHECK(load(int64_t(-65)) ==
+        "index -65 of A is outside: it counts from the end of 64 elements, whose first is -64");
   CHECK(load(0.5) == "an index of A is f32, not an integer");
   CHECK(load(true) == "an index of A is bool, not an integer");
   CHECK(load(f.n) == "");
