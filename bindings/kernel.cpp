@@ -49,18 +49,49 @@ nb::list params_of(const Function& f) {
   return rows;
 }
 
-// A function of the user's, (language, text) -> text, for whichever thread compiles.
-std::function<std::string(std::string_view, std::string)> editor_of(nb::object function) {
+// A function of Python's, for whichever thread calls it, and lets go of it.
+std::shared_ptr<nb::object> held_by_any_thread(nb::object function) {
   auto release = [](nb::object* held) {
     GilHeld acquired;
     delete held;
   };
-  std::shared_ptr<nb::object> held(new nb::object(std::move(function)), release);
-  return [held](std::string_view language, std::string text) {
+  return {new nb::object(std::move(function)), release};
+}
+
+// (language, text) -> text
+std::function<std::string(std::string_view, std::string)> editor_of(nb::object function) {
+  return [held = held_by_any_thread(std::move(function))](std::string_view language, std::string text) {
     GilHeld acquired;
     nb::object edited =
         or_sleep_at_exit([&] { return (*held)(nb::str(language.data(), language.size()), text); });
     return nb::cast<std::string>(edited);
+  };
+}
+
+nb::list resources_of(const std::vector<Report::KernelRow>& kernels) {
+  nb::list rows;
+  for (auto& row : kernels) {
+    nb::dict out;
+    out["kernel"] = row.name;
+    out["threads"] = known(row.threads);
+    out["shared_bytes"] = known(row.shared_bytes);
+    out["registers"] = known(row.resources.registers);
+    out["stack_bytes"] = known(row.resources.stack_bytes);
+    out["spill_stores"] = known(row.resources.spill_stores);
+    out["spill_loads"] = known(row.resources.spill_loads);
+    out["serialized"] = row.serialized;
+    out["refusals"] = row.refusals;
+    rows.append(out);
+  }
+  return rows;
+}
+
+// (target, resources) -> None
+decltype(Settings::hear_generic) listener_of(nb::object function) {
+  return [held = held_by_any_thread(std::move(function))](const std::string& target,
+                                                          const std::vector<Report::KernelRow>& kernels) {
+    GilHeld acquired;
+    or_sleep_at_exit([&] { return (*held)(target, resources_of(kernels)); });
   };
 }
 
@@ -80,6 +111,7 @@ Settings settings_of(const nb::dict& options) {
       {"edit_text", [&](nb::handle value) { s.edit_text = editor_of(nb::borrow(value)); }},
       {"fast_math", into(s.options.fast_math)},
       {"flags", into(s.options.flags)},
+      {"hear_generic", [&](nb::handle value) { s.hear_generic = listener_of(nb::borrow(value)); }},
       {"own_barriers", into(s.options.own_barriers)},
       {"skip", into(s.options.skip)},
       {"stop_after", into(s.options.stop_after)},
@@ -205,24 +237,6 @@ std::string host_source(const CompiledKernel& k) {
   return text;
 }
 
-nb::list resources_of(const CompiledKernel& k) {
-  nb::list rows;
-  for (auto& row : k.report.kernels) {
-    nb::dict out;
-    out["kernel"] = row.name;
-    out["threads"] = known(row.threads);
-    out["shared_bytes"] = known(row.shared_bytes);
-    out["registers"] = known(row.resources.registers);
-    out["stack_bytes"] = known(row.resources.stack_bytes);
-    out["spill_stores"] = known(row.resources.spill_stores);
-    out["spill_loads"] = known(row.resources.spill_loads);
-    out["serialized"] = row.serialized;
-    out["refusals"] = row.refusals;
-    rows.append(out);
-  }
-  return rows;
-}
-
 std::string ptx(const CompiledKernel& k) {
   const Language* language = k.target.chip ? k.target.chip->language : nullptr;
   if (!language || !language->takes_ptx)
@@ -276,7 +290,7 @@ void bind_kernel(nb::module_& m) {
                    })
       .def_prop_ro("host_source", &host_source)
       .def_prop_ro("machine_text", &CompiledKernel::machine_text)
-      .def_prop_ro("resources", &resources_of)
+      .def_prop_ro("resources", [](const CompiledKernel& k) { return resources_of(k.report.kernels); })
       .def("ptx", &ptx)
       .def("launch", &launch, "args"_a, "stream"_a)
       .def("simulate", &simulate_kernel, "args"_a, "fresh"_a, "seed"_a, "schedules"_a, "blocks"_a, "sample"_a,

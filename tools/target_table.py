@@ -158,20 +158,21 @@ CHIPS = """
 `cuda -arch=CHIP`, of AMD's `hip -mcpu=CHIP`, compiles for one of these, `sim:CHIP` simulates it. The
 numbers stand in the chip's file in `src/target/`, and `tilelang._core.target_info(target)` tells them.
 `sm_90a` is `sm_90` with the instructions that no later chip has: products by whole warpgroups (wgmma),
-which T.gemm takes where its tiles allow it and T.wgmma_gemm begins by hand, and T.set_max_nreg. Its code
-runs on Hopper alone, where `cuda` means it; code for `sm_90` runs on later chips too. On all of NVIDIA's
-other chips products are `mma.sync`: `sm_75` has it for float16 and integers, so that others (bfloat16,
-tfloat32) are multiply-adds there, as the report says, and it has no asynchronous copies;
-`sm_100` and `sm_103` reach less than their rate by it, because tcgen05 is not described here. A later chip
-that is not in the table (`sm_87`, `sm_110`, and with letters `sm_100a`) runs the program of the newest one
-before it, as PTX is compatible with all later chips; a note in `explain()` says which. For `gfx942` HIP
-text is written, and compiled by clang (19 or later, with lld; `apt install clang-22 lld-22`) where that is
-installed; this version has no driver that would run it, and does not describe the chip's matrix
-instructions: products are multiply-adds. PTX, named barriers, barriers that count, and votes and matches
-of 32 bits (`dtype="uint64"` has a bit for each lane) are refused there at their line, and so are
-arithmetic with directed rounding and most functions of float64. Operations a second are those of tensor
-cores, dense, by the data sheet of the board that the file names first. What is named elsewhere and is not
-here is refused with the reason.
+which T.gemm takes where its tiles allow it and T.wgmma_gemm begins by hand, and T.set_max_nreg. Its
+code runs on Hopper alone, where `cuda` means it; code for `sm_90` runs on later chips too. On all of
+NVIDIA's other chips products are `mma.sync`: `sm_75` has it for float16 and integers, so that others
+(bfloat16, tfloat32) are multiply-adds there, as the report says, and it has no asynchronous copies;
+`sm_100` and `sm_103` reach less than their rate by it, because tcgen05 is not described here. A later
+chip that is not in the table (`sm_87`, `sm_88`, `sm_101`, `sm_107`, `sm_110`, with letters `sm_100a`,
+and what a device of the machine or its NVRTC names besides) runs the program of the newest one before
+it, as PTX is compatible with all later chips; a note in `explain()` says which. Any other name is an
+error. For `gfx942` HIP text is written, and compiled by clang (19 or later, with lld; `apt install
+clang-22 lld-22`) where that is installed; this version has no driver that would run it, and does not
+describe the chip's matrix instructions: products are multiply-adds. PTX, named barriers, barriers that
+count, and votes and matches of 32 bits (`dtype="uint64"` has a bit for each lane) are refused there at
+their line, and so are arithmetic with directed rounding and most functions of float64. Operations a
+second are those of tensor cores, dense, by the data sheet of the board that the file names first. What
+is named elsewhere and is not here is refused with the reason.
 
 | chip | SMs | shared memory of a block | of an SM | threads | L2 | memory | float16 | int8 | float8 |
 |---|---|---|---|---|---|---|---|---|---|

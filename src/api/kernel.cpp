@@ -282,16 +282,23 @@ const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argum
     return first;
   }
   if (!generic_made.load(std::memory_order_acquire)) {
-    std::lock_guard guard(lock);
+    std::optional<std::vector<Report::KernelRow>> made_now;
+    std::unique_lock guard(lock);
     if (!generic) {
       Program lenient = program;  // a call that is wrong in other ways is not worth a compilation
       lenient.alignment = 0;
       Packed unused;
       check_and_pack(lenient, arguments, device_type(), unused);
-      on_stack_for(function, [&] { generic = std::make_unique<const Variant>(make(false).variant); });
+      on_stack_for(function, [&] {
+        Made made = make(false);
+        generic = std::make_unique<const Variant>(std::move(made.variant));
+        made_now = std::move(made.kernels);
+      });
       generic_reason = why_generic(arguments);
       generic_made.store(generic.get(), std::memory_order_release);
     }
+    guard.unlock();
+    if (made_now && settings.hear_generic) settings.hear_generic(report.target, *made_now);
   }
   if (!generic_ran.load(std::memory_order_relaxed)) generic_ran.store(true, std::memory_order_relaxed);
   return *generic;

@@ -23,6 +23,9 @@ struct Settings {
   // Edits the generated text, of that language (its name), before a device compiler sees it; empty:
   // nobody does.
   std::function<std::string(std::string_view language, std::string text)> edit_text = {};
+  // Told what the generic variant is, when a call has made it; empty: nobody is.
+  std::function<void(const std::string& target, const std::vector<Report::KernelRow>& kernels)> hear_generic =
+      {};
   bool at_machine = false;  // for the simulator: the function is at level machine already
 };
 

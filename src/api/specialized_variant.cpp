@@ -1,6 +1,7 @@
 // What the specialized variant of a kernel assumes of a call, and whether a call meets it: alignment of
 // addresses and rows, indices of 32 bits.
 #include <algorithm>
+#include <numeric>
 
 #include "api/kernel.h"
 #include "arith/simplify.h"
@@ -23,18 +24,71 @@ Found dimension_of(const IntegerSource& source, std::span<const Argument> argume
   return {stride_of(*t, source.dim), true};
 }
 
-// How many elements make 16 bytes in every tensor whose rows are this variable apart; 1: none.  Row-major
-// rows are as far apart as all extents but the first say.
-int64_t elements_of_16_bytes(const Function& f, const Expr& v) {
-  int64_t elements = 1;
+// How far apart the elements of a tensor's dimension are: a product of a constant, of variables (innermost
+// first), and of what is neither.
+struct Stride {
+  int64_t constant = 1, lanes = 1;  // lanes: elements that make 16 bytes
+  std::vector<Expr> factors = {};
+
+  void multiply(const Expr& e) {
+    if (auto* n = e.as<Binary>(); n && n->op == BinaryOp::mul) {
+      multiply(n->b);
+      return multiply(n->a);
+    }
+    if (auto n = as_int(e))
+      constant *= *n;
+    else
+      factors.push_back(e);
+  }
+};
+
+// Of every dimension of every tensor but the innermost, those with the fewest factors first: a product of
+// several needs nothing more where one of them is divisible already.
+std::vector<Stride> strides_of(const Function& f) {
+  std::vector<Stride> strides;
   for (auto& p : f.params) {
     if (!p.buffer) continue;
     const BufferInfo& b = f[p.buffer];
-    auto apart = b.strides.empty() && !b.shape.empty() ? std::span(b.shape).subspan(1) : std::span(b.strides);
-    for (auto& e : apart)
-      if (uses_var(e, v)) elements = std::max<int64_t>(elements, 16 / b.dtype.bytes());
+    Stride stride{.lanes = std::max<int64_t>(1, 16 / b.dtype.bytes())};
+    for (auto& e : b.strides) {
+      Stride given{.lanes = stride.lanes};
+      given.multiply(e);
+      strides.push_back(std::move(given));
+    }
+    for (size_t d = b.strides.empty() ? b.shape.size() : 0; d-- > 1;) {
+      stride.multiply(b.shape[d]);
+      strides.push_back(stride);
+    }
   }
-  return elements;
+  std::ranges::stable_sort(strides, {}, [](const Stride& s) { return s.factors.size(); });
+  return strides;
+}
+
+// What each variable must be divisible by, so that all strides are whole numbers of 16 bytes, as far as
+// variables decide that.
+std::vector<int64_t> divisors_for(const Function& f, std::span<const Expr> vars) {
+  std::vector<int64_t> divisors(vars.size(), 1);
+  for (const Stride& stride : strides_of(f)) {
+    int64_t have = std::gcd(stride.constant, stride.lanes);
+    std::optional<size_t> free;  // the innermost variable, which can make up for what is missing
+    for (const Expr& factor : stride.factors) {
+      auto it = std::ranges::find_if(vars, [&](const Expr& v) { return v.get() == factor.get(); });
+      if (it == vars.end()) continue;
+      auto i = size_t(it - vars.begin());
+      have = std::gcd(have * divisors[i], stride.lanes);
+      if (!free) free = i;
+    }
+    int64_t missing = stride.lanes / have;
+    if (missing == 1) continue;
+    if (free) {
+      divisors[*free] *= missing;
+      continue;
+    }
+    for (const Expr& factor : stride.factors)  // n + 8
+      for (size_t i = 0; i < vars.size(); i++)
+        if (uses_var(factor, vars[i])) divisors[i] = std::lcm(divisors[i], missing);
+  }
+  return divisors;
 }
 
 // The elements from the first to the last of a parameter, as narrow_index asks for them.
@@ -70,12 +124,13 @@ CompiledKernel::Specialization CompiledKernel::find_specialization() const {
   if (!aligns && !narrows) return u;
   std::vector<Expr> vars = integer_vars(function);
   Program signature = signature_of(function, *target.chip);
+  std::vector<int64_t> divisors =
+      aligns ? divisors_for(function, vars) : std::vector<int64_t>(vars.size(), 1);
   for (size_t i = 0; i < vars.size(); i++) {
     if (!signature.params[size_t(signature.integers[i].param)].is_used)
       continue;  // a tensor that may be None
-    int64_t elements = aligns ? elements_of_16_bytes(function, vars[i]) : 1;
-    if (signature.integers[i].from != IntegerSource::From::value || elements > 1)
-      u.dimensions.push_back({vars[i], signature.integers[i], elements});
+    if (signature.integers[i].from != IntegerSource::From::value || divisors[i] > 1)
+      u.dimensions.push_back({vars[i], signature.integers[i], divisors[i]});
   }
   for (size_t i = 0; i < function.params.size() && narrows; i++)
     if (BufferId b = function.params[i].buffer; b && !as_int(simplify(span_of(function[b]))))

@@ -1,6 +1,8 @@
 // Resolves a target string to a chip on this machine.
 #include "api/kernel.h"
 #include "base/error.h"
+#include "base/suggest.h"
+#include "target/known.h"
 
 namespace tl {
 namespace {
@@ -31,6 +33,21 @@ const Target& best_cpu() {
   return *best;
 }
 
+// A later chip than those described runs the program of an earlier one, if there is such a chip: by the
+// table, by a device of this machine, or by its device compiler.
+void require_existing(std::string_view text, const std::string& chip) {
+  if (is_known_chip(chip)) return;
+  const Language& language = *nearest_target(chip)->language;
+  const Platform& platform = platform_of(language.name);
+  Device* device = platform.device(platform.current(), nullptr);
+  if ((device && device->chip == chip) || (platform.knows && platform.knows(chip))) return;
+  std::vector<std::string_view> names = known_chips(&language);
+  fail({},
+       "target '{}': there is no chip '{}'; known are {}, and what a device of this machine or its device "
+       "compiler names{}",
+       text, chip, listed(names), did_you_mean(chip, names));
+}
+
 }  // namespace
 
 std::string ResolvedTarget::text() const {
@@ -46,7 +63,10 @@ const Language* ResolvedTarget::built_from() const {
 ResolvedTarget resolve_target(std::string_view text) {
   TargetSpec spec = parse_target(text);
   if (spec.kind == "reference") return {.kind = "reference"};
-  if (!spec.chip.empty()) return named(spec.kind, spec.chip);
+  if (!spec.chip.empty()) {
+    require_existing(text, spec.chip);
+    return named(spec.kind, spec.chip);
+  }
   for (auto* row : all_languages()) {  // a GPU that answers, or else the CPU
     if (!row->has_threads || (spec.language && spec.language != row)) continue;
     const Platform& platform = platform_of(row->name);

@@ -373,27 +373,4 @@ Expr apply_call(std::string_view name, const std::vector<Value>& args, std::opti
   return call(row, std::move(exprs), span);
 }
 
-std::optional<std::string_view> nearest_name(std::string_view name,
-                                             const std::vector<std::string_view>& candidates) {
-  std::optional<std::string_view> best;
-  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
-  for (auto c : candidates)
-    if (size_t d = edit_distance(name, c); d < least) {
-      least = d;
-      best = c;
-    }
-  return best;
-}
-
-std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates) {
-  auto near = nearest_name(name, candidates);
-  return near ? fmt::format("; did you mean `{}`?", *near) : "";
-}
-
-std::string listed(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (auto n : names) text += (text.empty() ? "" : ", ") + std::string(n);
-  return text;
-}
-
 }  // namespace tl

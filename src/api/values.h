@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/suggest.h"
 #include "ir/build.h"
 
 namespace tl {
@@ -33,14 +34,5 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span);
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span);
 // A row of ir/intrinsic.h by name; an unknown name is an error that names the nearest.
 Expr apply_call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type, Span span);
-
-// The candidate that differs least from `name`, if any is near enough to be what was meant.
-std::optional<std::string_view> nearest_name(std::string_view name,
-                                             const std::vector<std::string_view>& candidates);
-// " (did you mean `x`?)", or nothing.
-std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates);
-
-// "a, b, c"
-std::string listed(const std::vector<std::string_view>& names);
 
 }  // namespace tl

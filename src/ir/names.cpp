@@ -31,18 +31,6 @@ std::string spelled(std::string_view hint) {
   return is_identifier(text) && !is_reserved(text) ? text : "`" + text + "`";
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); j++) row[j] = j;
-  for (size_t i = 1; i <= a.size(); i++) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); j++)
-      diagonal =
-          std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
-  }
-  return row.back();
-}
-
 std::string_view to_string(Scope scope) {
   static constexpr std::string_view names[] = {"global", "shared", "fragment", "local"};
   return names[size_t(scope)];

@@ -13,8 +13,6 @@ namespace tl {
 bool is_identifier(std::string_view name);
 bool is_reserved(std::string_view name);
 std::string spelled(std::string_view hint);
-// How many letters to add, drop or change make one name of the other: for what a typo may have meant.
-size_t edit_distance(std::string_view a, std::string_view b);
 
 std::string_view to_string(Loop loop);      // "serial", "parallel", …
 std::string_view to_string(Access access);  // "value", "read", …

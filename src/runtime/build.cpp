@@ -38,8 +38,8 @@ Device* host(int, std::string*) { return &cpu_device(); }
 
 // clang-format off
 constexpr Platform platforms[] = {
-    {"cuda", device_cuda, build_cuda, open_nvrtc, find_nvrtc, cuda_current_ordinal, cuda_device},
-    {"hip",  device_rocm, build_hip,  open_clang, find_clang, only_ordinal,         rocm_device, true},
+    {"cuda", device_cuda, build_cuda, open_nvrtc, find_nvrtc, cuda_current_ordinal, cuda_device, nvrtc_knows},
+    {"hip",  device_rocm, build_hip,  open_clang, find_clang, only_ordinal,         rocm_device, nullptr, true},
     {"llvm", device_cpu,  build_llvm, open_llvm,  find_llvm,  only_ordinal,         host}};
 // clang-format on
 

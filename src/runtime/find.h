@@ -11,8 +11,9 @@ namespace tl {
 
 std::optional<std::string> find_nvrtc();
 std::optional<std::string> find_llvm();
-std::optional<std::string> find_clang();  // that compiles HIP
-void open_nvrtc();                        // throws RuntimeError; a second time it does nothing
+std::optional<std::string> find_clang();    // that compiles HIP
+bool nvrtc_knows(const std::string& chip);  // no, where none is installed
+void open_nvrtc();                          // throws RuntimeError; a second time it does nothing
 void open_llvm();
 void open_clang();
 

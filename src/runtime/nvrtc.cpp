@@ -73,13 +73,19 @@ const Nvrtc& nvrtc() {  // a failure is tried again: a folder may have been adde
   return *opened;
 }
 
+// Empty where it does not say.
+std::vector<int> known_numbers(const Nvrtc& n) {
+  int count = 0;
+  if (n.arch_count(&count) != 0 || count <= 0) return {};
+  std::vector<int> known(static_cast<size_t>(count));
+  return n.archs(known.data()) == 0 ? known : std::vector<int>{};
+}
+
 bool knows(const Nvrtc& n, const Program& program, const std::string& chip) {
   int wanted = parse_chip(chip).number;
   if (wanted < 0) internal_error(fmt::format("{}: '{}' is not a CUDA chip", program.name, chip));
-  int count = 0;
-  if (n.arch_count(&count) != 0 || count <= 0) return true;
-  std::vector<int> known(static_cast<size_t>(count));
-  return n.archs(known.data()) != 0 || std::ranges::find(known, wanted) != known.end();
+  std::vector<int> known = known_numbers(n);
+  return known.empty() || std::ranges::find(known, wanted) != known.end();
 }
 
 // The chip to compile for: the program's own, or, where this NVRTC does not know it, the earlier one for
@@ -179,6 +185,14 @@ std::optional<std::string> find_nvrtc() {
 }
 
 void open_nvrtc() { nvrtc(); }
+
+bool nvrtc_knows(const std::string& chip) {
+  try {
+    return std::ranges::count(known_numbers(nvrtc()), parse_chip(chip).number) > 0;
+  } catch (const RuntimeError&) {
+    return false;
+  }
+}
 
 DeviceBinary build_cuda(const Program& program) {
   DeviceBinary binary;

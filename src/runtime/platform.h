@@ -17,6 +17,7 @@ struct Platform {
   std::optional<std::string> (*find)();                 // its file, unopened
   int (*current)();                                     // the ordinal of the caller's device
   Device* (*device)(int ordinal, std::string* reason);  // null, and the reason, where there is none
+  bool (*knows)(const std::string& chip) = nullptr;     // the device compiler, if one is installed
   bool simulated_only = false;                          // there is no driver for any of its devices
 };
 

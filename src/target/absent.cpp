@@ -1,5 +1,7 @@
 // Chips and kinds of targets that this version does not support, or not all of, with the reason.
-#include "target/target.h"
+#include <algorithm>
+
+#include "target/known.h"
 
 namespace tl {
 namespace {
@@ -28,6 +30,9 @@ constexpr Absent chips[] = {
     {"gfx", "this version describes gfx942 alone of AMD's GPUs, and a code object runs on its own chip only"},
 };
 
+// Chips that exist, or that device compilers know, and have no literal: they run an earlier one's program.
+constexpr std::string_view undescribed[] = {"sm_87", "sm_88", "sm_101", "sm_107", "sm_110"};
+
 constexpr Absent kinds[] = {
     {"metal", "there is no back end for Apple's GPUs"},
     {"webgpu", "there is no back end that writes WGSL"},
@@ -35,7 +40,6 @@ constexpr Absent kinds[] = {
     {"opencl", "there is no back end that writes OpenCL"},
     {"cutedsl", "kernels for NVIDIA's GPUs are CUDA text here, not CuTe DSL: say cuda"},
     {"nvptx", "kernels for NVIDIA's GPUs are CUDA text, of which NVRTC makes PTX: say cuda"},
-    {"c", "kernels for CPUs are compiled by LLVM, and no C text is written: say cpu"},
 };
 
 }  // namespace
@@ -44,6 +48,22 @@ std::string_view why_no_chip(std::string_view name) {
   for (auto& row : chips)
     if (name.starts_with(row.name)) return row.why;
   return {};
+}
+
+bool is_known_chip(std::string_view name) {
+  if (find_target(name) || std::ranges::find(undescribed, name) != std::end(undescribed)) return true;
+  bool letter = name.ends_with('a') || name.ends_with('f');  // nearest_target says which may have one
+  return letter && is_known_chip(name.substr(0, name.size() - 1));
+}
+
+std::vector<std::string_view> known_chips(const Language* language) {
+  std::vector<std::string_view> names;
+  for (auto* t : all_targets())
+    if (language ? t->language == language : t->language->has_threads) names.push_back(t->name);
+  if (!names.empty() && nearest_target(undescribed[0]) &&
+      (!language || nearest_target(undescribed[0])->language == language))
+    names.insert(names.end(), std::begin(undescribed), std::end(undescribed));
+  return names;
 }
 
 std::string_view why_no_kind(std::string_view name) {

@@ -3,6 +3,8 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/suggest.h"
+#include "target/known.h"
 #include "target/nvidia.h"
 #include "target/user_rows.h"
 
@@ -148,6 +150,11 @@ const Target* any_target(std::string_view chip) {
 
 std::string reason(std::string_view why) { return why.empty() ? "" : fmt::format(": {}", why); }
 
+// What may have been meant by the name of a chip of which no more is known; language: null for any GPU's.
+std::string nearest_chip(std::string_view chip, const Language* language) {
+  return why_no_chip(chip).empty() ? did_you_mean(chip, known_chips(language)) : "";
+}
+
 // The chip that "kind option=CHIP" names; empty where there is no option.
 std::string chip_option(std::string_view text, std::string_view rest, const Language& language) {
   std::string_view option = language.chip_option;
@@ -159,8 +166,8 @@ std::string chip_option(std::string_view text, std::string_view rest, const Lang
   std::string chip(rest.substr(option.size()));
   const Target* t = any_target(chip);
   if (!t || t->language != &language)
-    fail({}, "target '{}': there is no chip '{}'; this version has {}{}", text, chip, chips_of(language),
-         reason(why_no_chip(chip)));
+    fail({}, "target '{}': there is no chip '{}'; this version has {}{}{}", text, chip, chips_of(language),
+         reason(why_no_chip(chip)), nearest_chip(chip, &language));
   return chip;
 }
 
@@ -173,8 +180,8 @@ std::string simulated_chip(std::string_view text) {
          simulated_chips());
   const Target* t = any_target(chip);
   if (!t || !t->language->has_threads)
-    fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}{}", text, chip,
-         simulated_chips(), reason(why_no_chip(chip)));
+    fail({}, "target '{}': there is no GPU '{}' to simulate; this version has {}{}{}", text, chip,
+         simulated_chips(), reason(why_no_chip(chip)), nearest_chip(chip, nullptr));
   return chip;
 }
 

@@ -8,7 +8,7 @@ import tilelang
 import tilelang.language as T
 from helpers import failure
 from helpers import kernel as kernel_of
-from tilelang import PassConfigKey
+from tilelang import PassConfigKey, tvm
 
 EXECUTORS = ("reference", "sim:sm_80")
 SCALE = "A: T.Tensor((m, n), 'float32'), B: T.Tensor((m, n), 'float32'), k: T.int32"
@@ -148,10 +148,9 @@ def test_pass_configs(tmp_path, caplog, monkeypatch):
 
     assert "__syncthreads()" in source()
     assert "__syncthreads()" not in source(**{"tl.disable_thread_storage_sync": True})
-    assert PassConfigKey.TL_SOME_OTHER == "tl.some_other"
     source(**{"tl.ptxas_register_usage_level": 5, "tl.enable_ptxas_verbose_output": True})
     with caplog.at_level(logging.DEBUG, logger="tilelang"):
-        source(**{"tl.disable_shuffle_elect": True, "tl.some_other": 3})
+        source(**{"tl.disable_shuffle_elect": True, "tir.disable_vectorize": False})
     assert caplog.text.count("has no meaning in this version") == 2
     monkeypatch.chdir(tmp_path)
     values = {
@@ -167,6 +166,36 @@ def test_pass_configs(tmp_path, caplog, monkeypatch):
         source(**{"tl.ptxas_register_usage_level": 11})
     with pytest.raises(tilelang.CompileError, match="pass_configs is a dict"):
         tilelang.compile(prim, target="cpu", pass_configs=["tl.enable_fast_math"])
+
+
+@pytest.mark.parametrize("key, near", [
+    ("tl.disable_warp_specialised", "did you mean 'tl.disable_warp_specialized'? "),
+    ("tl.DISABLE_TMA_LOWER", ""),
+    ("disable_tma_lower", "did you mean 'tl.disable_tma_lower'? "),
+    ("tir.Simplfy", "did you mean 'tirx.Simplify'? "),
+    ("nonsense", ""),
+])  # fmt: skip
+def test_a_pass_config_that_does_not_exist(tmp_path, key, near):
+    said = f"there is no pass config '{key}'; {near}PassConfigKey has them all"
+    prim = kernel_of(tmp_path, "A[0, 0] = 1")
+    ways = {
+        "compile": lambda: tilelang.compile(prim, target="cpu", pass_configs={key: 1}),
+        "jit": lambda: tilelang.jit(pass_configs={key: 1}),
+        "context": lambda: tvm.transform.PassContext(config={key: 1}),
+        "kernel": lambda: kernel_of(tmp_path, f"T.annotate_pass_configs({{{key!r}: 1}})"),
+    }
+    for name, way in ways.items():
+        with pytest.raises(tilelang.CompileError) as caught:
+            way()
+        assert caught.value.text == said, name
+
+
+def test_a_key_that_does_not_exist():
+    with pytest.raises(AttributeError) as caught:
+        PassConfigKey.TL_DISABLE_WARP_SPECIALISED  # noqa: B018
+    assert str(caught.value) == (
+        "PassConfigKey has no 'TL_DISABLE_WARP_SPECIALISED'; did you mean TL_DISABLE_WARP_SPECIALIZED?"
+    )
 
 
 def test_fast_math_on_the_cpu(tmp_path):

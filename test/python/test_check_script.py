@@ -45,6 +45,17 @@ def checked(tmp_path, capsys, text):
         ("A = T.Tensor((3,), 'flaot16')\n", "unknown dtype 'flaot16'; did you mean float16?", "3:20"),
         ("x = T.alloc_shared((3,), dtype='float17')\n", "unknown dtype 'float17'", "3:32"),
         ("f = tilelang.compile(f, target='cuda -arch=sm_12')\n", "there is no chip 'sm_12'", "3:32"),
+        ("f = tilelang.compile(f, target='sim:sm_999')\n", "there is no chip 'sm_999'", "3:32"),
+        (
+            "f = tilelang.jit(pass_configs={'tl.disable_tma_lowr': True})\n",
+            "there is no pass config 'tl.disable_tma_lowr'; did you mean 'tl.disable_tma_lower'?",
+            "3:32",
+        ),
+        (
+            "k = tilelang.PassConfigKey.TL_DISABLE_TMA\n",
+            "there is no TL_DISABLE_TMA among its members",
+            "3:5",
+        ),
         (
             "@T.prim_func\ndef f(A: T.Tensor((3,), 'int8')):\n"
             "    try:\n        pass\n    finally:\n        pass\n",

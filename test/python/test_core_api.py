@@ -296,12 +296,13 @@ def test_the_c_table_of_dlpack(target):
 class Elsewhere(Quick):
     """A tensor on a GPU that no machine has: calls are checked, variants made, nothing runs."""
 
-    def __init__(self, shape, address):
+    def __init__(self, shape, address, bits=16):
         self.array, self.shape, self.address = None, (ctypes.c_int64 * len(shape))(*shape), address
+        self.bits = bits
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DlTensor))
     def borrow(self, out):
-        out[0] = DlTensor(self.address, 2, 99, len(self.shape), 2, 16, 1, self.shape, None, 0)
+        out[0] = DlTensor(self.address, 2, 99, len(self.shape), 2, self.bits, 1, self.shape, None, 0)
         return 0
 
     borrow_address = ctypes.cast(borrow, ctypes.c_void_p).value

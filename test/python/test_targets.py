@@ -56,7 +56,6 @@ def test_only_the_device_compiler_of_sm_90a_takes_wgmma():
     ("metal", "Apple"),
     ("webgpu", "WGSL"),
     ("cutedsl", "say cuda"),
-    ("c", "say cpu"),
 ])  # fmt: skip
 def test_a_target_that_is_not_here(target, why):
     with pytest.raises(tilelang.CompileError) as caught:
@@ -67,7 +66,7 @@ def test_a_target_that_is_not_here(target, why):
 
 @pytest.mark.parametrize("chip, described", [
     ("sm_87", "sm_86"), ("sm_100a", "sm_100"), ("sm_110", "sm_103"), ("sm_121a", "sm_121"),
-    ("sm_990", "sm_121"),
+    ("sm_101", "sm_100"),
 ])  # fmt: skip
 def test_a_later_chip_takes_the_program_of_the_newest_before_it(chip, described):
     later, known = (tilelang.compile(multiply, target=f"cuda -arch={name}") for name in (chip, described))
@@ -77,7 +76,7 @@ def test_a_later_chip_takes_the_program_of_the_newest_before_it(chip, described)
     assert len(said) == 1 and f"no description of {chip}" in said[0] and f"that of {described}," in said[0]
     assert ("tcgen05" in said[0]) == chip.startswith(("sm_10", "sm_11"))
     assert str(later.explain()).count(said[0]) == 1 and "no description" not in str(known.explain())
-    own = chip != "sm_990"  # NVRTC does not know that one: the driver will compile PTX
+    own = chip != "sm_101"  # NVRTC does not know that one: the driver will compile PTX
     assert later._kernel.binary.startswith(b"\x7fELF" if own else b"//")
     assert f".target {chip if own else described}" in later._kernel.ptx()
     assert (later.n_regs is None) != own
@@ -90,6 +89,27 @@ def test_a_later_chip_takes_the_program_of_the_newest_before_it(chip, described)
     assert simulated.target == f"sim:{chip}" and np.array_equal(got, np.ones((64, 64)))
     assert _core.target_info(f"sim:{chip}")["name"] == described
     tilelang.compile(multiply, target=f"cuda -arch={chip}", compile_flags=[f"-arch={chip}"])
+
+
+@pytest.mark.parametrize("target, said", [
+    ("cuda -arch=sm_999", "names; did you mean `sm_89`?"),
+    ("cuda -arch=sm_91", "names; did you mean `sm_90`?"),
+    ("sim:sm_999", "names; did you mean `sm_89`?"),
+    ("cuda -arch=sm_12", "sm_121; did you mean `sm_120`?"),
+    ("cuda -arch=sm90", "sm_121; did you mean `sm_90`?"),
+    ("sim:sm_9O", "gfx942; did you mean `sm_90`?"),
+    ("cpu -mcpu=haswel", "cooperlake; did you mean `haswell`?"),
+    ("llvm -mcpu=skylake", "cooperlake"),
+    ("hip -mcpu=gfx942x", "runs on its own chip only"),
+])  # fmt: skip
+def test_a_chip_that_does_not_exist(target, said):
+    chip = target.replace("sim:", "=").rpartition("=")[2]
+    for way in (lambda: tilelang.compile(multiply, target=target), lambda: tilelang.resolve_target(target)):
+        with pytest.raises(tilelang.CompileError) as caught:
+            way()
+        text = caught.value.text
+        assert text.startswith(f"target '{target}': there is no ") and f"'{chip}'" in text
+        assert text.endswith(said), text
 
 
 @pytest.mark.parametrize("target", ["hip -mcpu=gfx90a", "sim:gfx90a", "hip -mcpu=gfx950"])

@@ -47,23 +47,21 @@ def warn(large: Sequence[tuple[str, int, int, str]], target: str) -> None:
 FEW_BYTES = 32  # a thread may spill so many around a loop without a cost that can be measured
 
 
-def warn_of_spills(kernels: Sequence[Any], name: str, target: str, place: tuple[str, int]) -> None:
-    """Say so where the device compiler has moved registers of a kernel to slow memory.  kernels: what
-    each needs; place: the function's file and line."""
+def warn_of_machine_code(kernels: Sequence[Any], name: str, target: str, place: tuple[str, int]) -> None:
+    """Say so where the device compiler has moved registers of a kernel to slow memory, and where ptxas did
+    not do what the kernel asks of its warpgroups: in each process that takes the kernel, whether from the
+    cache or not.
+
+    kernels: what each needs, and what was refused to it; place: the function's file and line."""
     for kernel in kernels:
+        said = [f"ptxas says of {kernel['kernel']} on {target}: {refusal}" for refusal in kernel["refusals"]]
         spilled = max(kernel["spill_stores"] or 0, kernel["spill_loads"] or 0)
         if spilled > FEW_BYTES:
-            said = (
-                f"{name}: each thread of {kernel['kernel']} spills {spilled} bytes of its "
+            said.insert(
+                0,
+                f"each thread of {kernel['kernel']} spills {spilled} bytes of its "
                 f"{kernel['registers']} registers to slow memory on {target}; use smaller tiles, "
-                "more threads or fewer num_stages"
+                "more threads or fewer num_stages",
             )
-            warnings.warn_explicit(said, TilelangWarning, *place)
-
-
-def warn_of_refusals(kernels: Sequence[Any], name: str, target: str, place: tuple[str, int]) -> None:
-    """Say so where ptxas did not do what a kernel asks of its warpgroups. kernels, place: as above."""
-    for kernel in kernels:
-        for refusal in kernel["refusals"]:
-            said = f"{name}: ptxas says of {kernel['kernel']} on {target}: {refusal}"
-            warnings.warn_explicit(said, TilelangWarning, *place)
+        for text in said:
+            warnings.warn_explicit(f"{name}: {text}", TilelangWarning, *place)

@@ -3,6 +3,7 @@ compiler."""
 
 from __future__ import annotations
 
+import difflib
 import enum
 import os
 from typing import Any
@@ -13,10 +14,10 @@ from .env import env
 
 class _Keys(enum.EnumMeta):
     def __getattr__(cls, name: str) -> str:
-        prefix, _, rest = name.partition("_")
-        if name.isupper() and prefix in ("TL", "TIR", "CUDA") and rest:
-            return f"{prefix.lower()}.{rest.lower()}"  # published, and without a meaning here
-        raise AttributeError(f"PassConfigKey has no '{name}'")
+        near = [] if name.startswith("_") else difflib.get_close_matches(name, cls.__members__, 1)
+        raise AttributeError(
+            f"PassConfigKey has no '{name}'" + (f"; did you mean {near[0]}?" if near else "")
+        )
 
 
 class _Key(str, enum.Enum, metaclass=_Keys):
@@ -55,13 +56,31 @@ _OPTIONS = {  # key -> the options of _core.compile that a value means; pass_pro
 }
 
 
+def unknown_key(key: str) -> str | None:
+    """What is said of a key that no version has published, with the nearest that is known; None of others.
+
+    The prefixes tir. and tirx. are two published spellings of one."""
+    known = [str.__str__(k) for k in PassConfigKey]
+    if key in known or key.replace("tir.", "tirx.", 1) in known or key.replace("tirx.", "tir.", 1) in known:
+        return None
+    near = difflib.get_close_matches(key, known, 1)
+    return (
+        f"there is no pass config '{key}'; "
+        + (f"did you mean '{near[0]}'? " if near else "")
+        + "PassConfigKey has them all"
+    )
+
+
 def normalize_pass_configs(pass_configs: dict[Any, Any] | None) -> dict[str, Any]:
-    """pass_configs with their keys as text; CompileError unless it is a dict of keys that are words."""
+    """pass_configs with their keys as text; CompileError unless it is a dict of keys that are known."""
     if not isinstance(pass_configs or {}, dict):
         raise fail(f"pass_configs is a dict, {{PassConfigKey: value}}, not {type(pass_configs).__name__}")
     for key in pass_configs or {}:
         if not isinstance(key, str):
             raise fail(f"a key of pass_configs is a PassConfigKey or its text, not {key!r}")
+        said = unknown_key(str.__str__(key))
+        if said:
+            raise fail(said)
     return {str.__str__(key): value for key, value in (pass_configs or {}).items()}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ..front.errors import caller_place, compile_error, kind_of
 from ..front.texts import note
 from . import style
+from .config import normalize_pass_configs
 from .dispatch import EagerImpl
 from .factory import BoundJIT, JITImpl
 from .function import PrimFunc
@@ -53,6 +54,7 @@ def jit(
         "deterministic": deterministic,
         "strict": strict,
     }
+    normalize_pass_configs(pass_configs)
     if func is None:
         return lambda f: wrapped(f, settings, sys._getframe(1))
     return wrapped(func, settings, sys._getframe(1))

@@ -388,6 +388,7 @@ def compile(
     )
     for text in func.texts:
         show(text)
+    options["hear_generic"] = functools.partial(_hear_generic, func.name, func.span)
     try:
         wanted = config.target_text(target)
         registers.warn(func.large, wanted)
@@ -399,9 +400,7 @@ def compile(
         compiled = _core.compile(func.function, instead, options)
     kernel = _kernel(func, compiled, out_idx)
     kernel._options = options
-    if not compiled.from_cache:
-        registers.warn_of_spills(compiled.resources, func.name, compiled.target, func.span)
-        registers.warn_of_refusals(compiled.resources, func.name, compiled.target, func.span)
+    registers.warn_of_machine_code(compiled.resources, func.name, compiled.target, func.span)
     if func.breakpoints:
         from ..tools import breakpoints
 
@@ -422,6 +421,11 @@ def _compile(func: PrimFunc, target: str, options: dict[str, Any], configs: dict
     from ..tools import passes
 
     return passes.compile_watched(func.function, target, options, configs)
+
+
+def _hear_generic(name: str, place: tuple[str, int], target: str, kernels: list[dict[str, Any]]) -> None:
+    """Called when a call has made the generic variant of a kernel."""
+    registers.warn_of_machine_code(kernels, name, target, place)
 
 
 def _kernel(func: PrimFunc, compiled: _core.Kernel, out_idx: Any) -> JITKernel:

@@ -24,6 +24,7 @@ from ..front.dtypes import as_dtype, element_of
 from ..front.errors import CompileError, compile_error
 from ..front.parse import Rewriter, site_of
 from ..front.texts import Text, show
+from ..jit.config import unknown_key
 from ..jit.kernel import resolve_target
 
 _TOPS = ("tilelang", "tvm")
@@ -165,7 +166,11 @@ class Checker(ast.NodeVisitor):
                 self._check_text(getattr(called, "__name__", ""), name, value)
             elif name == "pass_configs" and isinstance(value, ast.Dict):
                 for key in value.keys:
-                    if key is not None:
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        said = unknown_key(key.value)
+                        if said:
+                            self.fault(said, key)
+                    elif key is not None:
                         self.meaning(key)
 
     def _check_text(self, called: str, parameter: str, node: ast.Constant) -> None:

@@ -9,6 +9,7 @@
 #include "layout/swizzle.h"
 #include "target/check.h"
 #include "target/hopper.h"
+#include "target/known.h"
 #include "target/nvidia.h"
 
 using namespace tl;
@@ -172,6 +173,18 @@ TEST_CASE("a later chip runs the programs of the newest chip before it") {
   }
 }
 
+TEST_CASE("chips that exist, of those that an earlier one's program runs on") {
+  for (std::string chip : {"sm_87", "sm_88", "sm_100a", "sm_100f", "sm_101", "sm_101a", "sm_103a", "sm_110",
+                           "sm_120f", "sm_121a"}) {
+    CAPTURE(chip);
+    CHECK(is_known_chip(chip));
+  }
+  for (std::string none : {"sm_91", "sm_130", "sm_999", "sm_102a", "sm_84"}) {
+    CAPTURE(none);
+    CHECK(!is_known_chip(none));
+  }
+}
+
 TEST_CASE("a row that covers an element twice is refused by name") {
   MatrixInstr bad = mma_16bit[0];
   bad.c.digits.back().row = 4;
@@ -258,7 +271,7 @@ TEST_CASE("chips and kinds that are not here are refused by name, with those tha
                            doctest::Contains(std::string(why_no_chip(chip)).c_str()), CompileError);
     }
   CHECK(why_no_chip("sm_100a").find("tcgen05") != std::string_view::npos);
-  for (std::string kind : {"metal", "webgpu", "vulkan", "opencl", "cutedsl", "nvptx", "c"})
+  for (std::string kind : {"metal", "webgpu", "vulkan", "opencl", "cutedsl", "nvptx"})
     for (std::string rest : {"", " -mcpu=gfx942"}) {
       CAPTURE(kind + rest);
       CHECK_THROWS_WITH_AS(parse_target(kind + rest), doctest::Contains("sim:CHIP (sm_75"), CompileError);

@@ -1,0 +1,16 @@
+// Which chips exist, beside those that have a literal.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "target/target.h"
+
+namespace tl {
+
+// Of a name that find_target or nearest_target answers for: is it that of a chip that exists, as far as this
+// version knows?  Others may be what a later device or device compiler calls a chip, or slips of the pen.
+bool is_known_chip(std::string_view name);
+// The chips of a language, or all with threads (null), with and without a literal.
+std::vector<std::string_view> known_chips(const Language* language);
+
+}  // namespace tl
