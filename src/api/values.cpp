@@ -314,12 +314,21 @@ Expr apply_binary(std::string_view op, const Value& a, const Value& b, Span span
   fail(span, "there is no operator `{}`{}", op, did_you_mean(op, names));
 }
 
-// The left operand alone gives the type; a number of the host language has that of the amount.
+// The two sides meet as those of other operators do.  An index counts as an i32 there, so that the bits of a
+// u32 stay those of a u32 where a loop variable shifts them; a number of the host language takes the type of
+// the other side.
+static DType type_of_shift(const Value& a, const Value& b, Span span) {
+  auto *x = std::get_if<Expr>(&a), *amount = std::get_if<Expr>(&b);
+  if (!x && amount) return arithmetic_type((*amount)->dtype);
+  DType left = arithmetic_type(x ? (*x)->dtype : strong(a, span)->dtype);
+  if (!x || !amount || left.is_float() || (*amount)->dtype.is_float()) return left;
+  return promote(left, (*amount)->dtype == i64 ? i32 : (*amount)->dtype);
+}
+
 static Expr apply_shift(BinaryOp op, const Value& a, const Value& b, Span span) {
   auto* amount = std::get_if<Expr>(&b);
-  bool has_type = std::holds_alternative<Expr>(a) || !amount;
-  Expr x = in_arithmetic(has_type ? strong(a, span) : to_type(a, (*amount)->dtype, "the number", span), span);
-  DType t = x->dtype;
+  DType t = type_of_shift(a, b, span);
+  Expr x = in_arithmetic(to_type(a, t, "the number", span), span);
   auto refuse = [&](const auto& n) {
     fail(span, "a shift of {} by {}: the amount must lie in [0, {}){}", to_string(t), n, t.bits,
          t.bits < 64 ? "; to keep what is shifted further, cast the value to a wider type first" : "");

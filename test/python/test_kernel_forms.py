@@ -158,7 +158,7 @@ def test_lanes_that_update_one_element(target):
 # ── narrow integers ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_narrow_shifts_wrap_at_the_type_of_their_left_side(target):
+def test_narrow_shifts_wrap_at_the_type_where_their_sides_meet(target):
     @T.prim_func
     def main(x: T.Tensor((16,), "uint16"), out: T.Tensor((16, 4), "uint32")):
         with T.Kernel(1, threads=16):
@@ -172,7 +172,7 @@ def test_narrow_shifts_wrap_at_the_type_of_their_left_side(target):
     out = np.zeros((16, 4), np.uint32)
     run(main, target, x, out)
     wide = x.astype(np.uint64)
-    narrow = [(wide << 8) & 0xFFFF, (wide << 8) & 0xFFFF, (wide << 12) & 0xFFFF | 1]
+    narrow = [(wide << 8) & 0xFFFF, wide << 8, (wide << 12) & 0xFFFF | 1]
     want = np.stack([*narrow, (wide << 20) & 0xFFFFFFFF], 1)
     assert np.array_equal(out, want.astype(np.uint32))
 

@@ -1,13 +1,10 @@
-"""Published tile operators and instructions by hand: im2col, gemm_sp, ptx_mma."""
+"""Published tile operators and instructions by hand: im2col, ptx_mma."""
 
 import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
 from tilelang import CompileError
-from tilelang.cuda.intrinsics.sparse_layout import GROUP_CONFIG, get_e_factor, get_e_replicate_factor
-from tilelang.layout import make_cutlass_metadata_layout
-from tilelang.utils.sparse import compress
 
 # ── im2col ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -104,109 +101,6 @@ def test_what_im2col_refuses():
             with T.Kernel(1):
                 col = T.alloc_shared((4, 4), "float16")
                 T.im2col(A, col, 0, 0, 1, 1, 1, 0)
-
-
-# ── gemm_sp ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def sparse(m, k, dtype, rng):
-    """A matrix with as many zeros as the dtype's groups have, and rows where there are more."""
-    kept, of = GROUP_CONFIG[dtype]
-    dense = rng.integers(1, 8, (m, k)).astype(dtype)
-    scores = rng.random((m, k // of, of)).argsort(-1).argsort(-1)
-    dense[(scores >= kept).reshape(m, k)] = 0
-    dense[: m // 4, : k // 2] = 0
-    return dense
-
-
-@pytest.mark.parametrize("dtype,meta,accum,ta,te,tb", [
-    ("float16", "int16", "float32", False, False, False), ("float16", "uint8", "float32", True, True, True),
-    ("int8", "int32", "int32", False, False, True), ("float32", "int16", "float32", False, True, False),
-    ("float16", "int32", "float32", False, False, False),
-])  # fmt: skip
-def test_gemm_sp_is_the_product(target, dtype, meta, accum, ta, te, tb):
-    m, n, k, bk = 32, 32, 128, 64
-    kept, of = GROUP_CONFIG[dtype]
-    e = get_e_factor(dtype, meta)
-    a_shape, e_shape, b_shape = (m, bk * kept // of), (m, bk // e), (bk, n)
-
-    @T.prim_func
-    def main(
-        A: T.Tensor((m, k * kept // of)[:: -1 if ta else 1], dtype),
-        E: T.Tensor((m, k // e)[:: -1 if te else 1], meta),
-        B: T.Tensor((n, k) if tb else (k, n), dtype),
-        C: T.Tensor((m, n), accum),
-    ):
-        with T.Kernel(1, threads=64):
-            As = T.alloc_shared(a_shape[::-1] if ta else a_shape, dtype)
-            Es = T.alloc_shared(e_shape[::-1] if te else e_shape, meta)
-            Bs = T.alloc_shared(b_shape[::-1] if tb else b_shape, dtype)
-            Cf = T.alloc_fragment((m, n), accum)
-            T.annotate_layout({Es: make_cutlass_metadata_layout(Es, mma_dtype=dtype, arch="8.0")})
-            T.clear(Cf)
-            for step in T.Pipelined(k // bk, num_stages=2):
-                T.copy(A[step * a_shape[1], 0] if ta else A[0, step * a_shape[1]], As)
-                T.copy(E[step * e_shape[1], 0] if te else E[0, step * e_shape[1]], Es)
-                T.copy(B[0, step * bk] if tb else B[step * bk, 0], Bs)
-                T.gemm_sp(As, Es, Bs, Cf, ta, te, tb, policy=T.GemmWarpPolicy.FullRow, wg_wait=0)
-            T.copy(Cf, C)
-
-    rng = np.random.default_rng(5)
-    dense, b = sparse(m, k, dtype, rng), rng.integers(-3, 4, (k, n)).astype(dtype)
-    kept_only, metadata = compress(dense, meta_dtype=meta)
-    assert kept_only.shape == (m, k * kept // of) and metadata.shape == (m, k // e)
-    c = np.zeros((m, n), accum)
-    tilelang.compile(main, target=target)(
-        *[
-            np.ascontiguousarray(x.T if turned else x)
-            for x, turned in ((kept_only, ta), (metadata, te), (b, tb))
-        ],
-        c,
-    )
-    assert (c == dense.astype(np.float64) @ b.astype(np.float64)).all()
-
-
-def test_the_bits_of_metadata():
-    row = np.array([[0, 5, 0, 6, 1, 2, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]], np.float16)
-    values, meta = compress(row)
-    # places 1, 3 | 0, 1 | 0, 3 (a zero is kept beside the 3) | 0, 1
-    assert values.tolist() == [[5, 6, 1, 2, 0, 3, 0, 0]]
-    assert meta.dtype == np.int16 and int(meta.view(np.uint16)[0, 0]) == 0b0100_1100_0100_1101
-    assert compress(row.T.copy(), transposed=True)[1].shape == (1, 1)
-    halves = compress(np.array([[0, 9, 8, 0, 0, 0, 0, 7]], np.float32))[1]
-    assert int(halves.view(np.uint16)[0, 0]) == 0b1110_0100_0100_1110
-    assert (get_e_factor("float16", "int16"), get_e_factor(T.float32, "uint8")) == (16, 4)
-    assert get_e_factor("int8", "int32") == 32
-    assert [get_e_replicate_factor(t) for t in ("float16", "float32", "int8")] == [2, 2, 1]
-
-
-def test_compress_takes_tensors():
-    torch = pytest.importorskip("torch")
-
-    dense = sparse(16, 32, "float16", np.random.default_rng(2))
-    values, meta = compress(torch.from_numpy(dense))
-    wanted = compress(dense)
-    assert values.dtype == torch.float16
-    assert (values.numpy() == wanted[0]).all() and (meta.numpy() == wanted[1]).all()
-
-
-def test_what_is_not_sparse_is_refused():
-    with pytest.raises(CompileError, match="row 1 has more than 2 elements .* among the 4 from 4 on"):
-        dense = np.zeros((2, 16), np.float16)
-        dense[1, 4:7] = 1
-        compress(dense)
-    with pytest.raises(CompileError, match="k is 8, but an element of int16 describes 16"):
-        compress(np.zeros((2, 8), np.float16))
-    with pytest.raises(CompileError, match=r"a sparse operand is of float16, .*, not of float64"):
-        get_e_factor("float64", "int16")
-    with pytest.raises(CompileError, match=r"T\.gemm_sp: A has 32 elements along k, so E must be \(16, 2\)"):
-
-        @T.prim_func
-        def main(C: T.Tensor((16, 16), "float32")):
-            with T.Kernel(1, threads=32):
-                A, E = T.alloc_shared((16, 16), "float16"), T.alloc_shared((16, 4), "int16")
-                B, F = T.alloc_shared((32, 16), "float16"), T.alloc_fragment((16, 16), "float32")
-                T.gemm_sp(A, E, B, F)
 
 
 # ── instructions by hand ──────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ Operations on bits, of integers (x of 32 bits where a width is named):
 | operation | what to write |
 |---|---|
 | and, or, exclusive or, complement | `x & y`, `T.bitwise_or(x, y)`, `x ^ y`, `~x` |
-| shifts, in the dtype of x; 0 <= n < bits | `x << n`, `x >> n` (which copies the sign of a signed x) |
+| shifts, in the dtype where both meet; 0 <= n < bits | `x << n`, `x >> n` (which copies the sign) |
 | how many bits are 1, how many upper ones are 0 | `T.popcount(x)`, `T.clz(x)` |
 | the bits as another dtype | `T.reinterpret(x, dtype)` |
 | a field of an integer | `T.unpack_uint(bits, x, place, dtype)`, `T.unpack_int` |
@@ -159,9 +159,9 @@ def _bitwise(name: str, doc: str) -> Any:
 bitwise_and = _bitwise("and", "x & y of two integers.")
 bitwise_or = _bitwise("or", "x | y of two integers.")
 bitwise_xor = _bitwise("xor", "x ^ y of two integers.")
-shift_left = _bitwise("shl", "x << y of two integers, in the dtype of x; 0 <= y < bits.")
+shift_left = _bitwise("shl", "x << y of two integers, in the dtype where they meet; 0 <= y < bits.")
 shift_right = _bitwise(
-    "shr", "x >> y of two integers, in the dtype of x; 0 <= y < bits; copies the sign bit of signed x."
+    "shr", "x >> y of two integers, in the dtype where they meet; 0 <= y < bits; copies the sign bit of it."
 )
 
 
