@@ -156,7 +156,9 @@ void bind_values(nb::module_& m) {
                      for (auto& e : b.info().strides) strides.push_back(extent_object(e));
                      return tuple_of(strides);
                    })
-      .def_prop_ro("scope", [](const Buffer& b) { return scope_name(b.info()); });
+      .def_prop_ro("scope", [](const Buffer& b) { return scope_name(b.info()); })
+      .def(
+          "show", [](const Buffer& b, const Expr& e) { return print(e, &b.draft->function); }, "value"_a);
   nb::class_<IndexMap>(m, "ValueFunction");
   nb::class_<BufferRegion>(m, "Region")
       .def(

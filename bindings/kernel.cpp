@@ -272,7 +272,8 @@ void bind_kernel(nb::module_& m) {
   nb::class_<Function>(m, "Function")
       .def_ro("name", &Function::name)
       .def("text", [](const Function& f) { return print(f); })
-      .def_prop_ro("params", &params_of);
+      .def_prop_ro("params", &params_of)
+      .def_prop_ro("used", &used_params);
   nb::class_<CompiledKernel>(m, "Kernel")
       .def_prop_ro("target", [](const CompiledKernel& k) { return k.report.target; })
       .def_prop_ro("device_type",

@@ -76,7 +76,7 @@ FEATURES: dict[str, dict[str, str]] = {
         name: f"T.print(T.{name}(A[0] > 0))"
         for name in ("syncthreads_count", "syncthreads_and", "syncthreads_or")
     },
-    "a barrier of the grid": {"sync_grid": "T.sync_grid()"},
+    "a barrier of the grid": {name: "T.sync_grid()" for name in ("sync_grid", "sync_global")},
     "programmatic dependent launch": {"pdl_sync": "T.pdl_sync()", "pdl_trigger": "T.pdl_trigger()"},
     "shuffles": _SHUFFLES,
     "votes": _VOTES,

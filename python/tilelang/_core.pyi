@@ -37,6 +37,8 @@ class Buffer:
     given_strides: tuple[int | Expr, ...]   # none of a row-major buffer without gaps
     scope: str                         # global shared fragment local var
     storage: int                       # id of the buffer whose elements it shows: its own unless T.reshape made it
+    def show(self, value: Expr) -> str:
+        """A value of the same program, with the names of its buffers."""
 
 class ValueFunction:
     """A function of values that an operator keeps, such as the combiner of T.reduce."""
@@ -260,6 +262,7 @@ class Function:
     def text(self) -> str:
         """Text IR."""
     params: list[dict[str, Any]]       # name, is_tensor, dtype: DType, shape: tuple[int | str, ...]
+    used: list[bool]                   # of every parameter: does some statement touch it?  True of numbers
 
 class Report:
     """Why everything is as it is: what explain() prints.  Rows are dicts whose keys are the fields of the classes

@@ -14,6 +14,7 @@
 #include "ops/user_op.h"
 #include "pass/check_convergence.h"
 #include "pass/check_order.h"
+#include "pass/check_schedules.h"
 #include "pass/role_stamps.h"
 #include "pass/warp_schedule.h"
 #include "runtime/flags.h"
@@ -101,6 +102,7 @@ std::shared_ptr<CompiledKernel> check_and_compile(const Function& f, std::string
                                                   Settings settings) {
   if (auto finding = check(f, settings.at_machine ? Level::machine : Level::tile))
     throw CompileError(finding->span, finding->text);
+  if (!settings.at_machine) check_given_schedules(f);
   if (settings.options.deterministic) check_order(f);
   ResolvedTarget resolved = resolve_target(target);
   if (settings.at_machine && resolved.kind != "sim")
@@ -415,6 +417,15 @@ Report CompiledKernel::current_report() {
       note("generic variant", "for all other calls; made for one where " + generic_reason, generic_ran);
   }
   return now;
+}
+
+std::vector<bool> used_params(const Function& f) {
+  std::set<BufferId> used;
+  for (auto& k : f.kernels)
+    visit_effects(k.body, [&](const Stmt&, const Effect& e) { used.insert(f.storage(e.buffer)); });
+  std::vector<bool> found;
+  for (auto& p : f.params) found.push_back(!p.buffer || used.contains(p.buffer));
+  return found;
 }
 
 std::vector<bool> written_params(const Function& f) {

@@ -135,5 +135,7 @@ std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_vi
 
 // Of every parameter whether the text of some kernel writes to it, be it never reached.
 std::vector<bool> written_params(const Function& f);
+// … whether some statement reads or writes it, or takes its address; true of numbers.
+std::vector<bool> used_params(const Function& f);
 
 }  // namespace tl

@@ -313,9 +313,25 @@ struct GivenSchedule {
 
 }  // namespace
 
-bool LoopPlanner::has_given_schedule() const { return loop.attrs.find("order") || loop.attrs.find("stage"); }
+bool has_given_schedule(const For& loop) {
+  return loop.loop == Loop::pipelined && (loop.attrs.find("order") || loop.attrs.find("stage"));
+}
 
 void LoopPlanner::check_given() { GivenSchedule{.p = *this, .slots = 1}.check(); }
+
+void check_given_schedules(const Function& f) {
+  const Target no_chip{};  // what a schedule may do is asked of the program alone
+  for (auto& k : f.kernels)
+    walk(k.body, {.team = whole_block(k)}, [&](const Stmt& s, const WalkContext& at) {
+      auto* loop = s.as<For>();
+      if (!loop || !has_given_schedule(*loop)) return true;
+      Function own = f;
+      LoopPlanner planner{.f = own, .kernel = k, .target = no_chip, .loop_stmt = s, .team = at.team};
+      planner.read_body();
+      planner.check_given();
+      return true;
+    });
+}
 
 Stmt LoopPlanner::as_given(int64_t slots) { return GivenSchedule{.p = *this, .slots = slots}.run(); }
 

@@ -41,7 +41,10 @@ std::string LoadingWarps::why_unknown_around(const Stmt& copy) const {
     for (auto* n : at.loops) ask(n->min), ask(n->extent);
     for (auto& [condition, holds] : at.conditions) ask(condition);
     if (!at.whiles.empty())
-      why = fmt::format("it stands in the while loop on line {}", at.whiles[0]->span.line);
+      why = fmt::format(
+          "it stands in the while loop on line {}, and only a `for` loop is counted ahead "
+          "(T.Persistent, or T.PersistentTileScheduler's coord(number), walks through tiles in one)",
+          at.whiles[0]->span.line);
     std::set<const ExprNode*> asked;
     auto used = [&](const Expr& e) { return contains(e, [&](const Var& v) { return asked.contains(&v); }); };
     visit_nodes(s, [&](const Node& n) {

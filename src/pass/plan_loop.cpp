@@ -166,12 +166,12 @@ std::string LoopPlanner::why_in_order() const {
           why = fmt::format("the loop on line {} in it is pipelined", n.span.line);
       },
       [&](const Tile& n) {
-        if (has_given_schedule() && (is_async_copy(Stmt(&n)) || row_of(n).by_one))
+        if (has_given_schedule(loop) && (is_async_copy(Stmt(&n)) || row_of(n).by_one))
           why = fmt::format("nothing moves across the {} on line {}", n.op->said(), n.span.line);
       },
       [&](const Call& n) {
         // Groups of copies are counted, so that the order of what begins, closes and awaits them matters.
-        bool in_groups = has_given_schedule() && async_row_of(*n.intrinsic);
+        bool in_groups = has_given_schedule(loop) && async_row_of(*n.intrinsic);
         if (in_groups || n.intrinsic == &pdl_sync || n.intrinsic->effect == Intrinsic::Effect::barrier ||
             n.intrinsic->effect == Intrinsic::Effect::partial_barrier)
           why = fmt::format("nothing moves across the {} in it", n.intrinsic->name);
@@ -181,20 +181,16 @@ std::string LoopPlanner::why_in_order() const {
 
 Stmt LoopPlanner::run() {
   int64_t asked = loop.attrs.get_int("num_stages"), slots = asked;
-  bool given = has_given_schedule();
+  bool given = has_given_schedule(loop);
   if (asked < 2 && !given) return loop_stmt;
   read_body();
   if (std::string why = why_in_order(); !why.empty()) {
-    if (given && target.has_threads()) check_given();
     std::string idle = given ? "its order and stage have" : fmt::format("num_stages={} has", asked);
     note(fmt::format("runs in order, {} no effect: {}", idle, why), true);
     return loop_stmt;
   }
   auto extent = as_int(loop.extent);
-  if (given && extent && *extent < 2) {  // nothing runs beside its only iteration
-    check_given();
-    return loop_stmt;
-  }
+  if (given && extent && *extent < 2) return loop_stmt;  // nothing runs beside its only iteration
   if (extent) slots = std::min(slots, *extent);
   slots = std::min(slots, kernel.attrs.get_int("most_stages", slots));
   if (slots < 2 && !given) {

@@ -333,7 +333,7 @@ struct RolePlanner {
     if (k.attrs.find("most_stages")) out.most_slots = k.attrs.get_int("most_stages");
     out.slots = std::min(out.slots, out.most_slots);
     if (out.slots < 2) return "its tiles have one slot";
-    if (planner.has_given_schedule()) return "the program gives its order and stages";
+    if (has_given_schedule(planner.loop)) return "the program gives its order and stages";
     planner.read_body();
     if (std::string why = planner.why_in_order(); !why.empty()) return why;
     std::vector<std::pair<Expr, bool>> conditions;

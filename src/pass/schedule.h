@@ -3,6 +3,7 @@
 // (plan_loop.cpp), also of an operator that runs in steps (plan_steps.cpp).
 #pragma once
 #include "ops/parallel.h"
+#include "pass/check_schedules.h"
 #include "pass/walk.h"
 
 namespace tl {
@@ -128,7 +129,6 @@ struct LoopPlanner {
                       std::map<const StmtNode*, std::vector<Stmt>>& instead);
   Stmt ended(const Stmt& planned_loop) const;
   // The order and stages that the user gives (given_schedule.cpp).
-  bool has_given_schedule() const;
   void check_given();
   Stmt as_given(int64_t slots);
   Stmt run();

@@ -82,7 +82,7 @@ MISTAKES = {
         "for i in T.Parallel(32):\n    T.copy(X[i, 0:64], Y[i, 0:64])  # here",
         "move it out of the loop",
     ),
-    "a text with a value of the device": ("print(f'x0 = {X[0, 0]}')  # here", "T.print"),
+    "a text with a value of the device": ("T.print(f'x0 = {X[0, 0]}')  # here", "T.print"),
     "atomic sums of bytes": (
         "s = T.alloc_shared((4,), 'uint8')\nT.clear(s)\n"
         "for i in T.Parallel(32):\n    T.atomic_add(s[0], 1)  # here",

@@ -118,7 +118,7 @@ SIGNATURES = {
     "A: T.Tensor((3, 'x'), 'float32')": "must be integers",
     "A: T.Tensor((3, -1), 'float32')": "less than 0",
     "A: T.Tensor[[3, 4], 'float33']": "unknown dtype",
-    "*A": "no *args",
+    "*A": "a @T.macro may have *args",
     "A: 'T.Tensor((K, 4))'": "NameError: name 'K' is not defined",
 }
 

@@ -141,7 +141,7 @@ def line_of(function, part):
     return first + next(i for i, line in enumerate(lines) if part in line)
 
 
-@pytest.mark.parametrize("target", ["sim:sm_80", "sim:sm_75"])
+@pytest.mark.parametrize("target", [*TARGETS, "sim:sm_90a"])
 @pytest.mark.parametrize(
     ("given", "said", "part"),
     [
@@ -185,8 +185,38 @@ def test_errors_of_the_lists(given, said):
 def test_a_carried_tile_may_not_be_overtaken():
     """Softmax of the next iteration would overwrite the weights that the late product reads."""
     wrong = LATE_PRODUCT | {"order": [-1, 0, 1, 2, -1, 3]}
-    with pytest.raises(tilelang.CompileError, match=r"of the next iteration before .* (scale|weights)"):
-        tilelang.compile(attention(64, 160, 64, 32, **wrong), target="sim:sm_80")
+    for target in ("sim:sm_80", "cpu", "reference"):
+        with pytest.raises(tilelang.CompileError, match=r"of the next iteration before .* (scale|weights)"):
+            tilelang.compile(attention(64, 160, 64, 32, **wrong), target=target)
+
+
+def test_the_program_alone_says_whether_a_schedule_fits():
+    """On sm_90 the clear becomes a part of the product: it is a statement of the schedule all the same."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"), C: T.Tensor((64, 64), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            part, sums = T.alloc_fragment((64, 64), "float32"), T.alloc_fragment((64, 64), "float32")
+            T.clear(sums)
+            for k in T.Pipelined(4, num_stages=2, order=[0, 1, 2, 3, 4], stage=[0, 0, 1, 1, 1]):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.clear(part)
+                T.gemm(a, b, part)
+                for i, j in T.Parallel(64, 64):
+                    sums[i, j] += part[i, j]
+            T.copy(sums, C)
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((64, 256), (256, 64)))
+    for target in ("sim:sm_90a", "sim:sm_80", "cpu", "reference"):
+        c = np.full((64, 64), np.nan, np.float32)
+        tilelang.compile(main, target=target)(a, b, c)
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        assert np.linalg.norm(c - exact) <= 1e-3 * np.linalg.norm(exact)
 
 
 @pytest.mark.parametrize("target", TARGETS)

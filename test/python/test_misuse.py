@@ -90,7 +90,6 @@ WRONG = {
     "text of an assert": ("assert n > 0, f'bad {n}'", 15, ["the message of an `assert` is a plain text"]),
     "format": ("y = '{}'.format(n)", 5, ["as a part of a text"]),
     "text by %": ("y = 'n = %d' % n", 5, ["got str; a text belongs into T.print(value, text)"]),
-    "print of Python": ("print('n', n)", 1, ["T.print(x, 'text') prints when it runs", "print(str(x))"]),
     "text first": ("T.print('n', n)", 1, ["T.print takes the value first: T.print(value, 'text')"]),
     "digits": ("y = round(A[0, 0], 2)", 5, ["round with a number of digits", "T.round(x * 100) / 100"]),
     "length of a value": ("y = len(n)", 5, ["a value of the kernel has no length", "A.shape"]),

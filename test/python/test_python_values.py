@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure, kernel, load_text
+from helpers import FIRST_LINE, failure, kernel, load_text
 
 SIGNATURE = "A: T.Tensor((64,), 'int32'), F: T.Tensor((64,), 'float32'), B: T.Tensor((64,), 'int32')"
 NUMBERS = np.arange(-32, 32, dtype=np.int32)
@@ -115,3 +115,27 @@ def test_tiles_are_objects(tmp_path):
 def test_a_text_without_values(tmp_path):
     text = kernel(tmp_path, "T.print(f'{A.name} {A.shape[0]:>4}')", signature=SIGNATURE).text
     assert '"A   64 block=' in text
+
+
+PRINTED = """\
+k = 3
+S = T.alloc_shared((4, 8), 'float16')
+x = bx * 2
+print('known', k, T.int32(k) + 1, k * 2.5, S, A.shape, sep='|')
+print('known too: %d' % k, f'{k:>3}', str(k), S[0:2, :])
+print(x, A[bx] + 1, S[0, k])
+print(f'{x} and {x + 1:>8} but {k}')
+"""
+
+
+def test_print_shows_what_is_known_and_how_the_rest_is_computed(tmp_path, capsys):
+    with pytest.warns(tilelang.TilelangWarning, match="prints how a value is computed, once") as told:
+        kernel(tmp_path, PRINTED, signature="A: T.Tensor((64,), 'int32')")
+    assert capsys.readouterr().out.splitlines() == [
+        "known|3|4|7.5|S: shared float16[4, 8]|(64,)",
+        "known too: 3   3 3 S[0 : 0 + 2, 0 : 0 + 8]",
+        "x A[bx] + 1 S[0, 3]",
+        "x and x + 1 but 3",
+    ]
+    # the two lines that print what is not known
+    assert sorted({w.lineno - FIRST_LINE for w in told}) == [5, 6]

@@ -1,5 +1,7 @@
 """T.PersistentTileScheduler: each tile of the grid once, in the order that it says, whatever the numbers."""
 
+import inspect
+
 import numpy as np
 import pytest
 import tilelang
@@ -178,3 +180,59 @@ def test_cuda_text_compiles():
     for arch in ("sm_80", "sm_90"):
         text = tilelang.compile(func, target=f"cuda -arch={arch}").get_kernel_source()
         assert "sched_m_idx" in text
+
+
+def persistent_gemm(way):
+    M = N = K = 256
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(3, threads=128) as block:
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+
+            @T.macro
+            def tile(m, n):
+                T.clear(c)
+                for k in T.Pipelined(K // 64, num_stages=2):
+                    T.copy(A[m * 64, k * 64], a)
+                    T.copy(B[k * 64, n * 64], b)
+                    T.gemm(a, b, c)
+                T.copy(c, C[m * 64, n * 64])
+
+            if way == "while":
+                sched = T.PersistentTileScheduler(M // 64, N // 64, swizzle_size=2)
+                sched.init(block)
+                while sched.valid():
+                    tile(sched.m_idx, sched.n_idx)
+                    sched.next_tile()
+            elif way == "coord":
+                sched = T.PersistentTileScheduler(M // 64, N // 64, swizzle_size=2, stateful=False)
+                for wave in T.serial(T.ceildiv(16 - block, 3)):
+                    m, n = sched.coord(block + wave * 3)
+                    tile(m, n)
+            else:
+                for m, n in T.Persistent([M // 64, N // 64], 3, block):
+                    tile(m, n)
+
+    return main
+
+
+@pytest.mark.parametrize("way", ["while", "coord", "T.Persistent"])
+def test_which_of_its_loops_are_divided_among_roles(way):
+    kernel = tilelang.compile(persistent_gemm(way), target="sim:sm_90a")
+    notes = [note.text for note in kernel.report.notes]
+    undivided = (
+        "the while loop on line {}, and only a `for` loop is counted ahead (T.Persistent, or "
+        "T.PersistentTileScheduler's coord(number), walks through tiles in one)"
+    )
+    lines, first = inspect.getsourcelines(persistent_gemm)
+    line = first + next(n for n, text in enumerate(lines) if "while sched.valid()" in text)
+    assert any(undivided.format(line) in text for text in notes) == (way == "while")
+    assert any("threads [128, 256) load a and b" in text for text in notes) == (way != "while")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((256, 256)).astype(np.float16) for _ in range(2))
+    c = np.full((256, 256), np.nan, np.float32)
+    kernel(a, b, c)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.linalg.norm(c - exact) <= 1e-3 * np.linalg.norm(exact)

@@ -4,6 +4,7 @@ called.
 
 import importlib
 import inspect
+from pathlib import Path
 
 import pytest
 import tilelang
@@ -59,10 +60,27 @@ def test_reasons_read_well():
     assert {entry.status for entry in ABSENT.values()} == {"later", "closed"}
 
 
+def test_no_reason_denies_a_target():
+    """That something is not among the targets is said of no chip, and of no vendor, that compile() takes."""
+    vendors, chips = {"cuda": "NVIDIA", "hip": "AMD"}, tilelang._core.chips()
+    there = {vendors[tilelang._core.target_info(f"sim:{chip}")["language"]] for chip in chips}
+    dtypes = [T.dtype(name).why_not for name in ("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e3m4", "int2")]
+    for reason in [*REASONS, *dtypes]:
+        named = [word for word in (*chips, *there) if word in reason]
+        assert not (named and "not among the targets" in reason), reason
+
+
+@pytest.mark.parametrize("name", "sync_global __ldg __ffs __fns prefetch".split())
+def test_a_name_of_cuda_is_listed(name):
+    page = (Path(__file__).parents[2] / "docs" / "surface.md").read_text()
+    what = "here" if name != "prefetch" else T.prefetch.missing.partition(" ")[2]
+    assert f"\n| `T.{name}` | {what} |" in page
+
+
 def test_a_name_in_a_file_of_its_folder():
     from tilelang.rocm.intrinsics.mfma_macro_generator import MatrixCorePreshuffleIntrinEmitter
 
-    with pytest.raises(tilelang.CompileError, match="MatrixCorePreshuffleIntrinEmitter needs an AMD chip"):
+    with pytest.raises(tilelang.CompileError, match="Emitter is AMD's matrix instructions by hand"):
         MatrixCorePreshuffleIntrinEmitter()
 
 

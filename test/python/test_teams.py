@@ -131,7 +131,13 @@ COPY = "    T.copy(A[0:64, 0:64], X)"
 ERRORS = {
     "with T.ws(0, 2):  # here\n" + COPY: "T.ws(0, 2): a team is one range of threads",
     "with T.ws(3):  # here\n" + COPY: "the threads [384, 512) are not in this kernel's block of 384",
-    "with T.ws():  # here\n" + COPY: "numbers of warp groups are expected",
+    "with T.ws():  # here\n" + COPY: "numbers of warp groups are expected, 0 for the first, not none",
+    "with T.ws(0, -1):  # here\n" + COPY: "numbers of warp groups are expected, 0 for the first, not 0, -1",
+    "for g in range(2):\n    with T.ws(1 + g):  # here\n    " + COPY: (
+        "T.ws: which threads form a team is known while the kernel is built, but this number of a warp group "
+        "is a value of the kernel: loop over a tuple, `for c in (1, 2): with T.ws(c): …`, which Python runs, "
+        "once for each team, where a loop over range is the device's"
+    ),
     "if tx < 100:\n" + COPY + "  # here": "the threads [0, 100), which are not whole warps of 32",
     "if tx % 2 == 0:  # here\n" + COPY: "do not form one range",
     "if A[tx, 0] > 0:\n" + COPY + "  # here": "needs all threads of the block",

@@ -16,11 +16,12 @@ from .asserts import device_assert
 from .dtypes import as_dtype
 from .errors import compile_error
 from .expressions import Expressions
-from .frames import CARRIED, CONDITIONAL, ESCAPING, Frame, With
+from .frames import CARRIED, CONDITIONAL, ESCAPING, SHADOWED, Frame, With
 from .loops import Loop, serial
 from .results import take_results
 from .trace import Trace, fail
 from .values import DEVICE, Deferred, Dynamic, Element, Lanewise, as_condition, as_value
+from .wording import rebound
 
 _ENDLESS = 100_000  # iterations of a `while` that Python runs
 _VALUES = (Element, Buffer, Expr, Dynamic, Deferred, Lanewise)
@@ -98,6 +99,18 @@ class Activation(Expressions):
         if kind in _VALUES and not (kind is Buffer and value.scope != "var"):
             return self._bind(site, name, value, bound)
         return freeze(self, name, value) if kind in (list, tuple, dict) and not bound else value
+
+    def rebind(self, site: tuple, name: str, old: Any, value: Any, unread: bool) -> Any:
+        """The value of `name = value`, where name is a parameter.  unread: nothing reads the name afterwards,
+        so that it was meant for the tensor."""
+        is_tile = old.__class__ is Buffer and old.scope != "var" and name not in self.names
+        if not is_tile or value is None or not isinstance(value, (*DEVICE, int, float)):
+            return value
+        if unread:
+            raise self.error(rebound(name, old, value), site)
+        if not (self.is_macro or value.__class__ is Buffer and value.scope == "global"):
+            self.trace.rebound.append((name, rebound(name, old, value), site[0]))
+        return value
 
     def _bind(self, site: tuple, name: str, value: Any, bound: bool) -> Expr:
         self.at(site)
@@ -184,6 +197,7 @@ class Activation(Expressions):
         if iterable.__class__ is range and self.trace.kernel is not None:
             iterable = serial(iterable.start, iterable.stop, iterable.step)
         if isinstance(iterable, Loop):
+            self._refuse_shadows(names, escaping)
             return self._device_loop(site, iterable, names, self._refuse_names(carried, escaping))
         if isinstance(iterable, DEVICE):
             raise self.error(
@@ -243,6 +257,13 @@ class Activation(Expressions):
         """Refuses what the loop surely assigns; what only a branch of it may, when it does."""
         return {**self._refuse(escaping, ESCAPING), **self._refuse(carried, CARRIED)}
 
+    def _refuse_shadows(self, names: Any, escaping: tuple) -> None:
+        """An error where a loop gives its index the name of a variable that is read after it."""
+        own = (names,) if isinstance(names, str) else names or ()
+        for name, _, *where in escaping:
+            if name in own and self.names.get(name).__class__ in (Buffer, Element):
+                raise self.error(f"'{name}' " + SHADOWED.format(name), tuple(where))
+
     def _refuse(self, names: tuple, why: str) -> dict[str, str]:
         later = {}
         for name, in_branch, *where in names:
@@ -280,9 +301,12 @@ class Activation(Expressions):
         depth = len(self.frames)
         for item in iterable:
             self.frames.append(Frame(False, loop=True))
-            if isinstance(names, str):
-                is_var = item.__class__ is Buffer and item.scope == "var"
-                self.note(names, item if is_var else None)
+            own = ((names, item),) if isinstance(names, str) else ()
+            if isinstance(names, tuple) and isinstance(item, (tuple, list)):
+                own = zip(names, item, strict=False)
+            for name, value in own:
+                if name is not None:
+                    self.note(name, value if _is_place(value) else None)
             yield item
             while len(self.frames) > depth:
                 self.close()
@@ -389,6 +413,11 @@ class Activation(Expressions):
             return device_assert(condition, text)
         if not condition:
             raise self.error(f"assertion failed{': ' + str(message()) if message else ''}", site)
+
+
+def _is_place(x: Any) -> bool:
+    """Is it a variable, or a T.Ref, to which an assignment to its name stores?"""
+    return x.writes is None if x.__class__ is Element else x.__class__ is Buffer and x.scope == "var"
 
 
 def freeze(activation: Activation, name: str, value: Any) -> Any:

@@ -129,12 +129,10 @@ def sorted_of(fn: Any, args: tuple, kwargs: dict) -> Any:
 
 
 def printed(fn: Any, args: tuple, kwargs: dict) -> Any:
-    if any(isinstance(a, DEVICE) for a in args):
-        raise fail(
-            "print is Python's, and prints while the kernel is built: T.print(x, 'text') prints when "
-            "it runs; print(str(x)) shows how a value is computed"
-        )
-    return fn(*args, **kwargs)
+    """What is known now, and how everything else is computed: not what the device will have."""
+    if any(map(lookups.is_unknown, args)):
+        lookups.warn_of_print()
+    return fn(*[lookups.as_known(x) for x in args], **kwargs)
 
 
 def mathematics(fn: Any, args: tuple, kwargs: dict) -> Any:

@@ -16,8 +16,9 @@ from .builtins_of_python import rounded
 from .errors import caller_place, compile_error
 from .indexing import Part, store, subscript
 from .lookups import refuse_key
+from .loose import dtype_said
 from .misuse import unknown_attribute
-from .trace import builder, fail, place
+from .trace import builder, current, fail, place
 from .values import Element, Late, as_value, binary, unary
 
 
@@ -116,6 +117,30 @@ def _abs(self: Any) -> Any:
     return builder().call("abs", (as_value(self),))
 
 
+def _shown_value(self: Expr) -> str:
+    text, trace = _text_of(self), current()
+    if trace is None or "buffer" not in text:
+        return text
+    made = trace.eager.made.values() if trace.eager else ()
+    buffer = next((x for x in (*trace.parameters, *made, *trace.outputs) if x.__class__ is Buffer), None)
+    return text if buffer is None else buffer.show(self)
+
+
+def _shown_buffer(self: Buffer) -> str:
+    if self.scope == "var":
+        return self.name
+    return f"{self.name}: {self.scope} {dtype_said(self)}[{', '.join(map(str, self.shape))}]"
+
+
+def _shown_region(self: Region) -> str:
+    parts = [
+        str(start) if point else f"{start} : {start} + {extent}" if extent is not None else f"{start} :"
+        for start, extent, point in self.ranges
+    ]
+    return f"{self.buffer.name}[{', '.join(parts)}]"
+
+
+_text_of = Expr.__str__  # which does not know the names of buffers
 _COMPARISONS = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
                 "greater_equal": "ge"}  # fmt: skip
 
@@ -177,6 +202,8 @@ def _attach() -> None:
         for name, method in methods.items():
             setattr(kind, name, method)
         kind.__hash__ = _hasher(identity)
+    Expr.__repr__ = Expr.__str__ = _shown_value
+    Buffer.__repr__, Region.__repr__ = _shown_buffer, _shown_region
     Buffer.__getitem__ = subscript
     Buffer.__setitem__ = store
 

@@ -70,6 +70,14 @@ class Expressions:
         lookups.refuse_text(value)
         return value
 
+    def printed(self, site: tuple, value: Any) -> Any:
+        """The same where print shows it."""
+        self.at(site)
+        if not lookups.is_unknown(value):
+            return lookups.as_known(value)
+        lookups.warn_of_print()
+        return lookups.Shown(value)
+
     # ── operators ─────────────────────────────────────────────────────────────────────────────────────
     def binary(self, site: tuple, op: str, a: Any, b: Any) -> Any:
         """`a op b`."""

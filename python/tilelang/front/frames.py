@@ -17,6 +17,10 @@ ESCAPING = (
     "is bound inside a loop that the device runs and read after it: make it a variable before the "
     "loop, {0} = T.alloc_var(dtype, init), or allocate the tile before it"
 )
+SHADOWED = (
+    "is a variable, but this loop binds the name to its index, which ends with the loop, and {0} is read "
+    "after it: give the index another name, `for k in …`, and assign {0} = k in the loop"
+)
 CONDITIONAL = (
     "is bound under a condition that the device evaluates and read afterwards: make it a variable "
     "before the `if`, {0} = T.alloc_var(dtype, init), or use `a if condition else b`"

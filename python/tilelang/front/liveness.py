@@ -15,8 +15,13 @@ _NONE: frozenset = frozenset()
 
 def annotate(body: list[ast.stmt]) -> None:
     """Give every loop and If in `body` its `escaping`, and every loop its `carried`: lists of (name,
-    assigning node)."""
+    assigning node); and every assignment its `unread`: the names that nothing reads afterwards."""
     _live(body, _NONE)
+    inner = [node for stmt in body for node in ast.walk(stmt)]
+    late = [reads(node) for node in inner if isinstance(node, (ast.Lambda, ast.FunctionDef))]
+    for node in inner if late else ():  # a function may be called, and read names, wherever
+        if hasattr(node, "unread"):
+            node.unread = node.unread.difference(*late)
 
 
 def _live(body: list[ast.stmt], after: frozenset) -> frozenset:
@@ -28,6 +33,7 @@ def _live(body: list[ast.stmt], after: frozenset) -> frozenset:
 
 
 def _assign(stmt: ast.Assign, after: frozenset) -> frozenset:
+    stmt.unread = frozenset().union(*(targets(target).keys() for target in stmt.targets)) - after
     for target in stmt.targets:
         after = after - targets(target).keys()
     for target in stmt.targets:

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import deque
 from typing import Any
 
 from .._core import Buffer, Expr
-from .trace import Trace, builder, fail
+from .errors import TilelangWarning
+from .trace import Trace, active, builder, fail
 from .values import DEVICE, SIGNS, as_value, binary, is_value, unary
 
 _SEQUENCES = (list, tuple, set, frozenset, dict, deque, type({}.keys()), type({}.values()))
@@ -47,7 +49,7 @@ def _found(activation: Any, x: Any, items: Any) -> Any:
     known = isinstance(items, (*_SEQUENCES, range))
     members = () if not known or items.__class__ is range else [item for item in items if is_value(item)]
     if not is_unknown(x) and not (is_value(x) and any(map(is_unknown, members))):
-        return _number(x) in items
+        return as_known(x) in items
     if not known:
         raise fail(f"`in` a {type(items).__name__}: {_UNKNOWN}; write (x == 1) | (x == 2)")
     x = activation.settle("x", x)
@@ -71,9 +73,9 @@ def _in_range(x: Any, items: range) -> Any:
     return builder().binary("and", inside, binary("eq", steps, 0))
 
 
-def _number(x: Any) -> Any:
-    """A constant of the device's as Python's."""
-    if isinstance(x, DEVICE) and is_value(x):
+def as_known(x: Any) -> Any:
+    """A constant of the device's as Python's; anything else as it is."""
+    if isinstance(x, DEVICE) and is_value(x) and not is_unknown(x):
         value = as_value(x)
         return value.value if value.__class__ is Expr else value
     return x
@@ -138,6 +140,25 @@ def refuse_text(x: Any) -> None:
     """An error for a value in a text."""
     if is_unknown(x):
         raise _no_text()
+
+
+def warn_of_print() -> None:
+    """Say that what is printed is not the value."""
+    trace = active("print")
+    warnings.warn_explicit(
+        "print is Python's, and prints how a value is computed, once, while the kernel is built: T.print(x, "
+        "'text') prints the value when the kernel runs",
+        TilelangWarning,
+        trace.file,
+        trace.site[0],
+    )
+
+
+class Shown(str):
+    """How a value is computed, where print shows it: without the format that it would have as a number."""
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
 
 
 _CONTRIBUTIONS = {"sum": ("add", "sub"), "prod": ("mul",), "bitand": ("and",), "bitor": ("or",),

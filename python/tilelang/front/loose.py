@@ -132,4 +132,11 @@ def _dtype(tile: Buffer) -> DType:
     return _dtype_of.__get__(tile)
 
 
+def dtype_said(tile: Buffer) -> str:
+    """Its dtype in words, also where nobody has said it yet."""
+    trace = current()
+    is_open = trace is not None and tile.id in trace.undecided
+    return "no dtype yet" if is_open else str(_dtype_of.__get__(tile))
+
+
 Buffer.dtype = property(_dtype, doc="The type of an element.")

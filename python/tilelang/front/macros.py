@@ -9,7 +9,7 @@ from typing import Any
 
 from .activation import Activation
 from .errors import TilelangWarning, kind_of, names_bound
-from .parse import rewrite
+from .rewritten import rewrite
 from .trace import current, fail
 from .values import Element
 
@@ -91,9 +91,11 @@ class Macro:
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
         self.rewritten = rewrite(fn)
+        self.names = [arg.arg for arg in self.rewritten.parameters]
+        self.rest, self.others = self.rewritten.star_names  # of *args and **kwargs
         self.references = {
             arg.arg
-            for arg in self.rewritten.parameters
+            for arg in self.rewritten.parameters + self.rewritten.stars
             if arg.annotation is not None and any(map(_is_ref, ast.walk(arg.annotation)))
         }
         self.scopes = {
@@ -118,10 +120,11 @@ class Macro:
             )
         trace.read(self.rewritten.text)
         activation = Activation(trace, self.rewritten.file, is_macro=True)
-        names = [arg.arg for arg in self.rewritten.parameters]
-        values = [self._argument(activation, name, x) for name, x in zip(names, args, strict=False)]
-        values += args[len(names) :]
-        named = {name: self._argument(activation, name, value) for name, value in kwargs.items()}
+        values = [self._argument(activation, *self._taken_by(n), x) for n, x in enumerate(args)]
+        named = {
+            name: self._argument(activation, name, name if name in self.names else self.others, x)
+            for name, x in kwargs.items()
+        }
         trace.activations.append(activation)
         try:
             with names_bound(self.rewritten.code, self.rewritten.bound):
@@ -129,10 +132,15 @@ class Macro:
         finally:
             trace.activations.pop()
 
-    def _argument(self, activation: Activation, name: str, value: Any) -> Any:
-        if name in self.references:
+    def _taken_by(self, n: int) -> tuple[str, str]:
+        """The name of argument n, and that of the parameter that takes it."""
+        count = self.__wrapped__.__code__.co_argcount
+        return (self.names[n],) * 2 if n < count else (f"{self.rest}_{n - count}", self.rest)
+
+    def _argument(self, activation: Activation, name: str, owner: str, value: Any) -> Any:
+        if owner in self.references:
             return activation.refer(name, value)
-        wanted = self.scopes.get(name)
+        wanted = self.scopes.get(owner)
         if wanted is not None and getattr(value, "scope", wanted) != wanted:
             import warnings
 
@@ -153,7 +161,8 @@ def macro(func: FunctionType | None = None) -> Any:
     """Make a function one that kernels call: its body becomes part of the kernel at each call.
 
     Arguments are passed by value (buffers and Python values as they are; `A[i, j]` stays the place of a
-    tile), those annotated T.Ref by reference.  It may return a value, or a tuple, at its end."""
+    tile), those annotated T.Ref by reference.  *args and **kwargs are a tuple and a dict of Python's: `for x
+    in args` is built once for each.  It may return a value, or a tuple, at its end."""
     if func is None:
         return macro
     if not isinstance(func, FunctionType):

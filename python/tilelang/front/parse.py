@@ -1,9 +1,9 @@
 """From the text of a function to the function that builds it.
 
-`rewrite(fn)` parses the source of `fn`, replaces every call, operator, subscript, assignment and control
-statement by a call of the runtime helper `__tl` (activation.py) that gets the place (line, column, end line,
-end column) of that very node, and compiles the result.  The rewritten function is run by Python: what it
-computes on Python values it computes now, what it does with values of the kernel it builds.
+The Rewriter replaces every call, operator, subscript, assignment and control statement by a call of the
+runtime helper `__tl` (activation.py) that gets the place (line, column, end line, end column) of that very
+node.  The rewritten function (rewritten.py) is run by Python: what it computes on Python values it computes
+now, what it does with values of the kernel it builds.
 
     for k in range(n):         for k in __tl.loop((3, 5, …), range(n), 'k', carried, escaping):
         if k < m:                  if __tl.then((4, 9, …), __tl.binary((4, 12, …), 'lt', k, m), escaping):
@@ -14,14 +14,10 @@ computes on Python values it computes now, what it does with values of the kerne
 from __future__ import annotations
 
 import ast
-import builtins
-from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from . import idioms, liveness
 from .errors import compile_error
-from .source import function_tree
-from .texts import Text, adopt
 
 HELPER = "__tl"
 
@@ -38,7 +34,7 @@ def site_of(node: ast.AST) -> tuple[int, int, int, int]:
     return (node.lineno, node.col_offset + 1, node.end_lineno, node.end_col_offset + 1)
 
 
-def _at(new: Any, old: Any) -> Any:
+def at_place_of(new: Any, old: Any) -> Any:
     """`new` with the place of `old`."""
     new.lineno, new.col_offset = old.lineno, old.col_offset
     new.end_lineno, new.end_col_offset = old.end_lineno, old.end_col_offset
@@ -46,16 +42,16 @@ def _at(new: Any, old: Any) -> Any:
 
 
 def _constant(value: Any, at: ast.AST) -> ast.Constant:
-    return _at(ast.Constant(value), at)
+    return at_place_of(ast.Constant(value), at)
 
 
 def _name(name: str, at: ast.AST, store: bool = False) -> ast.Name:
-    return _at(ast.Name(name, ast.Store() if store else ast.Load()), at)
+    return at_place_of(ast.Name(name, ast.Store() if store else ast.Load()), at)
 
 
 def _thunk(body: ast.expr) -> ast.Lambda:
     none = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    return _at(ast.Lambda(none, body), body)
+    return at_place_of(ast.Lambda(none, body), body)
 
 
 def _names_in(target: ast.AST) -> Any:
@@ -87,11 +83,11 @@ class Rewriter(ast.NodeTransformer):
 
     def help(self, method: str, at: ast.AST, *args: ast.expr) -> ast.Call:
         """`__tl.method(site, *args)`"""
-        function = _at(ast.Attribute(_name(HELPER, at), method, ast.Load()), at)
-        return _at(ast.Call(function, [_constant(site_of(at), at), *args], []), at)
+        function = at_place_of(ast.Attribute(_name(HELPER, at), method, ast.Load()), at)
+        return at_place_of(ast.Call(function, [_constant(site_of(at), at), *args], []), at)
 
     def statement(self, call: ast.expr, at: ast.AST) -> ast.Expr:
-        return _at(ast.Expr(call), at)
+        return at_place_of(ast.Expr(call), at)
 
     def temporary(self) -> str:
         self.temporaries += 1
@@ -108,9 +104,12 @@ class Rewriter(ast.NodeTransformer):
     # ── expressions ───────────────────────────────────────────────────────────────────────────────────
     def visit_Call(self, node: ast.Call) -> ast.AST:
         hint = _constant(self.hints.get(node), node)
+        if isinstance(node.func, ast.Name) and node.func.id == "print":
+            for arg in node.args:
+                arg.is_printed = True
         args = [self.visit(arg) for arg in node.args]
         call = self.help("call", node, hint, self.visit(node.func), *args)
-        call.keywords = [_at(ast.keyword(k.arg, self.visit(k.value)), k) for k in node.keywords]
+        call.keywords = [at_place_of(ast.keyword(k.arg, self.visit(k.value)), k) for k in node.keywords]
         return call
 
     def display(self, node: ast.expr) -> ast.AST:
@@ -124,7 +123,8 @@ class Rewriter(ast.NodeTransformer):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         for part in node.values:  # before Python 3.12 the text alone knows its place
             if isinstance(part, ast.FormattedValue):
-                part.value = self.help("formatted", node, self.visit(part.value))
+                method = "printed" if getattr(node, "is_printed", False) else "formatted"
+                part.value = self.help(method, node, self.visit(part.value))
                 part.format_spec = part.format_spec and self.visit(part.format_spec)
         return node
 
@@ -170,14 +170,14 @@ class Rewriter(ast.NodeTransformer):
     def index(self, node: ast.expr) -> ast.expr:
         """An index as an expression: slices become slice objects."""
         if isinstance(node, ast.Tuple):
-            return _at(ast.Tuple([self.index(item) for item in node.elts], ast.Load()), node)
+            return at_place_of(ast.Tuple([self.index(item) for item in node.elts], ast.Load()), node)
         if isinstance(node, ast.Slice):
             parts = [
                 self.visit(part) if part else _constant(None, node)
                 for part in (node.lower, node.upper, node.step)
             ]
-            function = _at(ast.Attribute(_name(HELPER, node), "slice", ast.Load()), node)
-            return _at(ast.Call(function, parts, []), node)
+            function = at_place_of(ast.Attribute(_name(HELPER, node), "slice", ast.Load()), node)
+            return at_place_of(ast.Call(function, parts, []), node)
         return self.visit(node)
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
@@ -217,7 +217,7 @@ class Rewriter(ast.NodeTransformer):
         temporary, first = self.temporary(), node.targets[0]
         name = first.id if isinstance(first, ast.Name) else "t"
         held = self.help("hold", node, _constant(name, node), value)
-        stmts = [_at(ast.Assign([_name(temporary, node, store=True)], held), node)]
+        stmts = [at_place_of(ast.Assign([_name(temporary, node, store=True)], held), node)]
         for target in node.targets:
             stmts += self.bind(target, _name(temporary, node), node, evaluated=True)
         return stmts
@@ -225,8 +225,11 @@ class Rewriter(ast.NodeTransformer):
     def bind(self, target: ast.AST, value: ast.expr, at: ast.AST, evaluated: bool = False) -> list[ast.stmt]:
         """`target = value`, where value is rewritten already."""
         if isinstance(target, ast.Name):
+            if target.id in self.parameters:
+                unread = _constant(target.id in getattr(at, "unread", ()), at)
+                value = self.help("rebind", at, _constant(target.id, at), _name(target.id, at), value, unread)
             args = [_constant(target.id, at), value] + ([_constant(True, at)] if evaluated else [])
-            return [_at(ast.Assign([target], self.help("assign", at, *args)), at)]
+            return [at_place_of(ast.Assign([target], self.help("assign", at, *args)), at)]
         if isinstance(target, ast.Subscript):
             call = self.help("store", at, value, self.visit(target.value), self.index(target.slice))
             return [self.statement(call, at)]
@@ -242,19 +245,19 @@ class Rewriter(ast.NodeTransformer):
             inner = item.value if starred else item
             temporary = self.temporary()
             part: ast.expr = _name(temporary, item, store=True)
-            parts.append(_at(ast.Starred(part, ast.Store()), item) if starred else part)
+            parts.append(at_place_of(ast.Starred(part, ast.Store()), item) if starred else part)
             names.append(inner.id if isinstance(inner, ast.Name) and not starred else None)
             rest += self.bind(inner, _name(temporary, item), at, evaluated=True)
-        whole = _at(ast.Tuple(parts, ast.Store()), target)
+        whole = at_place_of(ast.Tuple(parts, ast.Store()), target)
         call = self.help("unpack", at, value, _constant(tuple(names), at))
-        return [_at(ast.Assign([whole], call), at), *rest]
+        return [at_place_of(ast.Assign([whole], call), at), *rest]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         op, value = _constant(_BINARY[type(node.op)], node), self.visit(node.value)
         target = node.target
         if isinstance(target, ast.Name):
             call = self.help("augment", node, _constant(target.id, node), op, _name(target.id, target), value)
-            return _at(ast.Assign([target], call), node)
+            return at_place_of(ast.Assign([target], call), node)
         if isinstance(target, ast.Subscript):
             call = self.help(
                 "augment_item", node, op, self.visit(target.value), self.index(target.slice), value
@@ -270,11 +273,11 @@ class Rewriter(ast.NodeTransformer):
             name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
             known = [_name(node.target.id, node)] if node.target.id in self.parameters else []
             declared = self.help("declare", node, name, annotation, *known)
-            return _at(ast.Assign([node.target], declared), node)
+            return at_place_of(ast.Assign([node.target], declared), node)
         self.hint(node.target, node.value)
         name, annotation = _constant(node.target.id, node), self.visit(node.annotation)
         call = self.help("annotated", node, name, annotation, self.visit(node.value))
-        return _at(ast.Assign([node.target], call), node)
+        return at_place_of(ast.Assign([node.target], call), node)
 
     # ── control flow ──────────────────────────────────────────────────────────────────────────────────
     def sites(self, names: list[tuple[str, ast.AST]], at: ast.AST) -> ast.Constant:
@@ -301,7 +304,7 @@ class Rewriter(ast.NodeTransformer):
             self.sites(node.carried, node),
             self.sites(node.escaping, node),
         )
-        return _at(ast.For(node.target, iterable, self.body(node.body), []), node)
+        return at_place_of(ast.For(node.target, iterable, self.body(node.body), []), node)
 
     def plain_target(self, target: ast.AST) -> None:
         for item in ast.walk(target):
@@ -311,10 +314,10 @@ class Rewriter(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         # The condition's place for the branch, so that an error in it points there.
         begin = self.help("then", node.test, self.condition(node.test), self.sites(node.escaping, node))
-        stmts: list[ast.stmt] = [_at(ast.If(begin, self.body(node.body), []), node)]
+        stmts: list[ast.stmt] = [at_place_of(ast.If(begin, self.body(node.body), []), node)]
         if node.orelse:
             test = self.help("otherwise", node.orelse[0])
-            stmts.append(_at(ast.If(test, self.body(node.orelse), []), node.orelse[0]))
+            stmts.append(at_place_of(ast.If(test, self.body(node.orelse), []), node.orelse[0]))
         end = self.help("end_if", node)
         end.args = []
         return [*stmts, self.statement(end, node)]
@@ -335,7 +338,7 @@ class Rewriter(ast.NodeTransformer):
             at = item.context_expr
             manager = self.help("enter", at, self.visit(at), _constant(names, at))
             items.append(ast.withitem(manager, item.optional_vars))
-        return _at(ast.With(items, self.body(node.body)), node)
+        return at_place_of(ast.With(items, self.body(node.body)), node)
 
     def is_name_of_launch(self, item: ast.withitem, before: ast.withitem) -> bool:
         """Is it the second name of `with T.Kernel(…) as bx, by:`?"""
@@ -356,20 +359,20 @@ class Rewriter(ast.NodeTransformer):
             self.sites(node.escaping, node),
         )
         target = _name(self.temporary(), node, store=True)
-        return _at(ast.For(target, iterable, self.body(node.body), []), node)
+        return at_place_of(ast.For(target, iterable, self.body(node.body), []), node)
 
     # A jump that the device makes is a statement of the kernel; what follows it is traced all the same.
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
         if node.value is None:
-            return _at(ast.If(self.help("stop", node), [node], []), node)
-        return _at(ast.Return(self.help("leave", node, self.visit(node.value))), node)
+            return at_place_of(ast.If(self.help("stop", node), [node], []), node)
+        return at_place_of(ast.Return(self.help("leave", node, self.visit(node.value))), node)
 
     def visit_Break(self, node: ast.Break) -> ast.AST:
-        return _at(ast.If(self.help("jump", node, _constant("break", node)), [node], []), node)
+        return at_place_of(ast.If(self.help("jump", node, _constant("break", node)), [node], []), node)
 
     def visit_Continue(self, node: ast.Continue) -> ast.AST:
-        return _at(ast.If(self.help("jump", node, _constant("continue", node)), [node], []), node)
+        return at_place_of(ast.If(self.help("jump", node, _constant("continue", node)), [node], []), node)
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         args = [self.condition(node.test)] + ([_thunk(self.visit(node.msg))] if node.msg else [])
@@ -377,106 +380,3 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return node  # the user's helper, run by Python as it stands; a @T.macro is rewritten when it is made
-
-
-class Rewritten:
-    """The code of a function after rewriting, and what its definition says about its parameters."""
-
-    __slots__ = ("code", "file", "parameters", "site", "original", "extra", "text", "bound")
-
-    def __init__(self, original: CodeType, tree: ast.FunctionDef, text: Text) -> None:
-        self.original = original  # kept alive: the cache below goes by its identity
-        self.text = text
-        self.file = original.co_filename
-        self.site = site_of(tree)
-        a = tree.args
-        self.parameters: list[ast.arg] = [*a.posonlyargs, *a.args, *a.kwonlyargs]
-        if a.vararg or a.kwarg:
-            raise compile_error(
-                "a kernel or macro names its parameters: no *args and **kwargs",
-                (self.file, *site_of(a.vararg or a.kwarg)),
-            )
-        _mangle(tree, original)
-        self.extra = names_outside(tree, original)
-        rewriter = Rewriter(self.file, frozenset(arg.arg for arg in self.parameters))
-        liveness.annotate(tree.body)
-        self.bound = {name: node.lineno for name, node in liveness.assigned(tree.body).items()}
-        body = rewriter.body(tree.body)
-        self.code = _compile(tree, body, original, self.extra)
-        adopt(self.code, text)
-
-    def run_with(self, fn: FunctionType, helper: Any, scope: dict[str, Any] | None = None) -> FunctionType:
-        """The rewritten function with the variables that `fn` sees; `helper` is its `__tl`, `scope` has names
-        of the functions around it, for annotations."""
-        cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
-        cells[HELPER] = CellType(helper)
-        for name in self.extra:
-            found = [names[name] for names in (scope or {}, fn.__globals__, vars(builtins)) if name in names]
-            cells[name] = CellType(*found[:1])
-        for name in self.code.co_freevars:  # its own name, where it is a global of the file
-            if name not in cells:
-                cells[name] = CellType(*[fn.__globals__[name]] if name in fn.__globals__ else [])
-        closure = tuple([cells[name] for name in self.code.co_freevars])
-        new = FunctionType(self.code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
-        new.__kwdefaults__ = fn.__kwdefaults__
-        return new
-
-
-def _mangle(tree: ast.FunctionDef, code: CodeType) -> None:
-    """Give private names of a class (`self.__m`) the form that Python gives them there (`self._Class__m`)."""
-    codes, private = [code], {}
-    for part in codes:
-        codes += [const for const in part.co_consts if isinstance(const, CodeType)]
-        for name in (*part.co_names, *part.co_varnames, *part.co_freevars, *part.co_cellvars):
-            if name[:1] == "_" and "__" in name[2:] and not name.startswith("__"):
-                private[name[name.index("__", 2) :]] = name
-    for node in ast.walk(tree) if private else ():
-        for field in ("id", "attr", "arg"):
-            if getattr(node, field, None) in private:
-                setattr(node, field, private[getattr(node, field)])
-
-
-def names_outside(tree: ast.FunctionDef, code: CodeType) -> tuple[str, ...]:
-    """The names in annotations of a function's body that Python did not take along when it made the function,
-    as it does not evaluate them (with `from __future__ import annotations`)."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign) and node.value is None:
-            found |= liveness.reads(node.annotation)
-    return tuple(sorted(found - {*code.co_varnames, *code.co_cellvars, *code.co_freevars}))
-
-
-def _compile(
-    tree: ast.FunctionDef, body: list[ast.stmt], original: CodeType, extra: tuple[str, ...]
-) -> CodeType:
-    args = tree.args
-    for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
-        arg.bare = _at(ast.arg(arg.arg, None), arg)
-    bare = ast.arguments(
-        posonlyargs=[a.bare for a in args.posonlyargs],
-        args=[a.bare for a in args.args],
-        kwonlyargs=[a.bare for a in args.kwonlyargs],
-        kw_defaults=[None] * len(args.kwonlyargs),
-        defaults=[],
-    )
-    inner = ast.FunctionDef(name=tree.name, args=bare, body=body, decorator_list=[])
-    outside = [_at(ast.arg(name), tree) for name in (HELPER, *original.co_freevars, *extra)]
-    none = ast.arguments(posonlyargs=[], args=outside, kwonlyargs=[], kw_defaults=[], defaults=[])
-    outer = ast.FunctionDef(name="make", args=none, body=[_at(inner, tree)], decorator_list=[])
-    module = ast.Module([_at(outer, tree)], [])
-    inner.type_params, outer.type_params = [], []  # Python 3.12 asks for them
-    code = compile(module, original.co_filename, "exec", dont_inherit=True)
-    make = next(c for c in code.co_consts if isinstance(c, CodeType))
-    return next(c for c in make.co_consts if isinstance(c, CodeType) and c.co_name == tree.name)
-
-
-_rewritten: dict[int, Rewritten] = {}
-
-
-def rewrite(fn: FunctionType) -> Rewritten:
-    """The rewritten form of `fn`; made once for all functions that share its code."""
-    key = id(fn.__code__)
-    found = _rewritten.get(key)
-    if found is None:
-        found = _rewritten[key] = Rewritten(fn.__code__, *function_tree(fn))
-    return found

@@ -12,18 +12,36 @@ def shape_of(x: Buffer) -> str:
     return f"({', '.join(map(str, x.shape))}{',' * (len(x.shape) == 1)})"
 
 
-def whole_tile(x: Buffer) -> str:
-    """What is said where a tile stands for a value: the loop over its elements that was meant."""
+def _loop_over(x: Buffer, name: str) -> tuple[str, str]:
+    """An element of x, and a loop that assigns all of them."""
     names = ("i", "j", "k", "l") if len(x.shape) <= 4 else tuple(f"i{d}" for d in range(len(x.shape)))
     index = ", ".join(names[: len(x.shape)])
     small = x.scope != "global" and all(n.__class__ is int for n in x.shape)
     extents = ", ".join(map(str, x.shape)) if small else "…"
     loop = "T.Parallel" if x.scope != "local" or len(x.shape) > 1 else "T.serial"
-    at = f"{x.name}[{index}]"
+    return f"{name}[{index}]", f"`for {index} in {loop}({extents}): {name}[{index}] = …`"
+
+
+def whole_tile(x: Buffer) -> str:
+    """What is said where a tile stands for a value: the loop over its elements that was meant."""
+    at, loop = _loop_over(x, x.name)
     return (
         f"{x.name} is a {x.scope} buffer of shape {shape_of(x)}, not a value: index it, {at}, in a loop "
-        f"over its elements, `for {index} in {loop}({extents}): {at} = …`"
+        f"over its elements, {loop}"
     )
+
+
+def rebound(name: str, x: Buffer, value: Any) -> str:
+    """What is said where `name = value` takes its name away from the parameter x, which stays as it was."""
+    what = "tensor" if x.scope == "global" else f"{x.scope} tile"
+    tile = getattr(value, "buffer", value)
+    if tile.__class__ is Buffer and tile.name == name:
+        cure = "give the other buffer a name of its own"
+    elif tile.__class__ is Buffer and tile.scope != "var":
+        cure = f"T.copy({tile.name}{'[…]' * (tile is not value)}, {name}) writes to it"
+    else:
+        cure = f"write to its elements, {_loop_over(x, name)[1]}"
+    return f"`{name} = …` gives another meaning to the name, and writes nothing to the {what} {name}: {cure}"
 
 
 def is_wide(x: Any) -> bool:

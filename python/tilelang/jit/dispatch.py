@@ -17,7 +17,8 @@ from typing import Any
 from .. import _core
 from ..front import interop
 from ..front.errors import caller_place, compile_error
-from ..front.parse import rewrite, site_of
+from ..front.parse import site_of
+from ..front.rewritten import rewrite_kernel
 from . import config, eager
 from .captures import Captures, key_of, key_of_argument
 from .factory import JITImpl
@@ -106,7 +107,7 @@ class EagerImpl(_core.CallCache, JITImpl):
         self._check_tensors(args)
         changed = self._captures is None or self._captures.refresh()
         if self._captures is None:
-            self._captures = Captures(self.func, rewrite(self.func).code, self._scope)
+            self._captures = Captures(self.func, rewrite_kernel(self.func).code, self._scope)
             self._follows = config.target_text(self.settings["target"]) == "auto"
         if changed:
             self.forget([(w.holder, w.name, w.attributes) for w in self._captures.watches])
@@ -205,7 +206,7 @@ class EagerImpl(_core.CallCache, JITImpl):
         for i in self._static:
             given = args[i]
             if interop.is_tensor(given) and not isinstance(given, type) and getattr(given, "ndim", 0):
-                name, definition = self._names[i], rewrite(self.func)
+                name, definition = self._names[i], rewrite_kernel(self.func)
                 where = next(site_of(arg) for arg in definition.parameters if arg.arg == name)
                 raise compile_error(
                     f"a tensor is passed for {name}, but no annotation says so: write "

@@ -17,7 +17,8 @@ from ..front import interop
 from ..front.annotations import Tensor, dimensions
 from ..front.dtypes import DType
 from ..front.errors import caller_place, compile_error
-from ..front.parse import Rewritten, site_of
+from ..front.parse import site_of
+from ..front.rewritten import Rewritten
 from ..front.symbols import Const, Undeclared
 from ..front.trace import Trace, active, current, fail
 from ..front.values import as_value

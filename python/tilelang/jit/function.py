@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import warnings
 from types import FunctionType
 from typing import Any
 
@@ -14,10 +15,11 @@ from ..front import loose
 from ..front.activation import Activation
 from ..front.addresses import Handle, handle
 from ..front.annotations import Tensor, ptr
-from ..front.errors import CompileError, compile_error, names_bound
+from ..front.errors import CompileError, TilelangWarning, compile_error, names_bound
 from ..front.misuse import add_cure
-from ..front.parse import Rewritten, rewrite, site_of
+from ..front.parse import site_of
 from ..front.results import Results
+from ..front.rewritten import Rewritten, rewrite_kernel
 from ..front.trace import Trace, fail
 from ..front.values import as_value
 from .parameters import KernelParam, of_rows
@@ -45,7 +47,7 @@ class PrimFunc:
             raise error.with_traceback(None) from None  # the error says where; our frames would only hide it
 
     def _trace(self, fn: FunctionType, scope: dict[str, Any], eager: Any) -> _core.Function:
-        new = rewrite(fn)
+        new = rewrite_kernel(fn)
         trace = Trace(fn.__name__)
         self.breakpoints, self.large, self.texts = trace.breakpoints, trace.large, trace.texts
         with trace:
@@ -78,7 +80,9 @@ class PrimFunc:
                 self.results = Results(trace)
             self.attrs.update(trace.attrs)
             self.pass_configs, self.compile_flags = trace.pass_configs, trace.compile_flags
-            return trace.builder.finish()
+            made = trace.builder.finish()
+            _warn_of_rebound(trace, made)
+            return made
 
     @functools.cached_property
     def params(self) -> list[KernelParam]:
@@ -142,6 +146,18 @@ class PrimFunc:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise fail(f"'{self.name}' is a prim_func, not yet compiled: tilelang.compile({self.name})(...)")
+
+
+def _warn_of_rebound(trace: Trace, made: _core.Function) -> None:
+    """Say so where a tensor has lost its name before anything was done with it."""
+    if not trace.rebound:
+        return
+    used = {row["name"]: used for row, used in zip(made.params, made.used, strict=True)}
+    for name, text, line in trace.rebound:
+        if not used.get(name, True):
+            warnings.warn_explicit(
+                f"{text}; nothing in this kernel uses it", TilelangWarning, trace.file, line
+            )
 
 
 def defaults_of(fn: FunctionType) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from ..front import liveness
 from ..front.dtypes import DType
 from ..front.errors import CompileError
-from ..front.parse import names_outside
+from ..front.rewritten import names_outside
 from ..front.source import function_tree
 from .eager import annotates_tensor
 from .function import evaluate_annotation, scope_of

@@ -41,6 +41,7 @@ from . import (
     async_copies,
     atomic,
     barriers,
+    bits,
     cluster,
     control,
     debug,
@@ -68,6 +69,7 @@ from .annotate import *  # noqa: F403
 from .async_copies import *  # noqa: F403
 from .atomic import *  # noqa: F403
 from .barriers import *  # noqa: F403
+from .bits import *  # noqa: F403
 from .cluster import *  # noqa: F403
 from .control import *  # noqa: F403
 from .debug import *  # noqa: F403
@@ -93,8 +95,8 @@ int, uint, short, long = map(_dtypes.dtype, ("int", "uint", "short", "long"))
 
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, _gemm, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values,
-           scalar, pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies, barriers,
-           tma, products, foreign, lower_level, random, debug, _asserts, annotate, allreduce,
+           scalar, bits, pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies,
+           barriers, tma, products, foreign, lower_level, random, debug, _asserts, annotate, allreduce,
            _dtypes)  # fmt: skip
 _OF_LAYOUT = """
     Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout

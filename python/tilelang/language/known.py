@@ -83,6 +83,8 @@ def intrinsics_by_name() -> dict[str, tuple[int, int, Callable]]:
     for word, kind in (("", "uint32"), ("ll", "uint64")):
         known[f"__popc{word}"] = (1, 1, _counted("popcount", kind))
         known[f"__clz{word}"] = (1, 1, _counted("clz", kind))
+        known[f"__ffs{word}"] = (1, 1, _counted("__ffs", kind))
+    known["__fns"] = (3, 3, OFFERED["__fns"])
     return known
 
 

@@ -13,7 +13,7 @@ Operations on bits, of integers (x of 32 bits where a width is named):
 | how many bits are 1, how many upper ones are 0 | `T.popcount(x)`, `T.clz(x)` |
 | the bits as another dtype | `T.reinterpret(x, dtype)` |
 | a field of an integer | `T.unpack_uint(bits, x, place, dtype)`, `T.unpack_int` |
-| the place of the lowest 1: there is none | `T.popcount((x & -x) - 1)`; ffs is one more, of x != 0 |
+| the place of the lowest 1, from 1 on; of the n-th one from a bit on | `T.__ffs(x)`, `T.__fns(x, bit, n)` |
 | a rotation: there is none | `(x << n) + (x >> (32 - n))` of a uint32, 0 < n < 32 |
 | the upper half of a product: there is none | `T.cast(x, 'int64') * y >> 32`; unsigned: uint64 |
 | reversed bits (brev): there is none | swap neighbours, pairs, and so on up to halves, by masks and shifts |

@@ -42,9 +42,11 @@ class PersistentTileScheduler:
             sched.next_tile()
 
     Block b works on tiles b, b + num_workers, …: each tile once, whatever the numbers.  m_blocks, n_blocks:
-    extents, constant or of the call.  num_workers: how many blocks share the tiles, all of the kernel if left
-    out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group, so
-    that blocks that run together share data in the L2 cache; 1 walks m first.  stateful: whether it has
+    extents, constant or of the call.  A pipelined loop in the `while` is not divided among roles (its tiles
+    are loaded by the threads that compute, docs/pipelines.md): one in a `for` loop over `coord`, see
+    stateful, or over T.Persistent is.  num_workers: how many blocks share the tiles, all of the kernel if
+    left out.  swizzle_size: tiles are numbered in groups of so many columns n, row by row m within a group,
+    so that blocks that run together share data in the L2 cache; 1 walks m first.  stateful: whether it has
     variables; without them sched.coord(number) gives (m, n).  name: of its variables in the generated text.
     cluster_size: blocks of a cluster of the kernel (cluster_dims), which then work on as many tiles of one
     column n at the same time: block_id // cluster_size is the number of the cluster, and the block of rank r

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..front.trace import fail, in_kernel
+from ..front.values import DEVICE, as_value, constant
 
 WARPGROUP = 128  # threads
 
@@ -45,13 +46,21 @@ def ws(*warp_group_idx: int) -> WarpSpecializeFrame:
     block, so all teams must reach it equally often; T.sync_threads(id) is a barrier of the team's threads.
     Teams that run at the same time order their exchange of data by named barriers; teams that do not signal
     each other see what those above them have written."""
-    groups = sorted(warp_group_idx)
-    if not groups or any(i.__class__ is not int or i < 0 for i in groups):
-        raise fail(f"T.ws: numbers of warp groups are expected, 0 for the first, not {warp_group_idx}")
+    given = [constant(as_value(i)) for i in warp_group_idx]
+    if any(isinstance(i, DEVICE) for i in given):
+        raise fail(
+            "T.ws: which threads form a team is known while the kernel is built, but this number of a warp "
+            "group is a value of the kernel: loop over a tuple, `for c in (1, 2): with T.ws(c): …`, which "
+            "Python runs, once for each team, where a loop over range is the device's"
+        )
+    if not given or any(i.__class__ is not int or i < 0 for i in given):
+        said = ", ".join(map(str, given)) or "none"
+        raise fail(f"T.ws: numbers of warp groups are expected, 0 for the first, not {said}")
+    groups = sorted(given)
     if groups != list(range(groups[0], groups[-1] + 1)):
         raise fail(
-            f"T.ws{warp_group_idx}: a team is one range of threads, but these warp groups do not follow each "
-            "other: write one `with T.ws(…)` for each range"
+            f"T.ws({', '.join(map(str, given))}): a team is one range of threads, but these warp groups do "
+            "not follow each other: write one `with T.ws(…)` for each range"
         )
     return WarpSpecializeFrame([], groups)
 

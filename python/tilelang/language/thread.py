@@ -188,6 +188,7 @@ sync_grid = _statement(
     The kernel is then launched cooperatively: a grid of more blocks than fit on the GPU at once is an error.
     """,
 )
+sync_global = sync_grid  # another name
 pdl_sync = _statement(
     "pdl_sync",
     """Wait until the kernel before this one in the stream has ended and its
@@ -444,7 +445,8 @@ __all__ = ["activemask", "all_sync", "any_sync", "ballot", "ballot_sync", "disab
            "get_lane_idx", "get_thread_binding", "get_thread_bindings", "get_thread_extent",
            "get_thread_extents", "get_warp_group_idx", "get_warp_idx", "get_warp_idx_sync", "match_all_sync",
            "match_any_sync", "named_barrier_arrive", "no_set_max_nreg", "shfl_down", "shfl_sync",
-           "shfl_up", "shfl_xor", "pdl_sync", "pdl_trigger", "shuffle_elect", "sync_grid", "sync_threads",
+           "shfl_up", "shfl_xor", "pdl_sync", "pdl_trigger", "shuffle_elect", "sync_global", "sync_grid",
+           "sync_threads",
            "sync_warp", "syncthreads_and", "syncthreads_count", "syncthreads_or", "tvm_warp_shuffle",
            "tvm_warp_shuffle_down", "tvm_warp_shuffle_up", "warp_reduce_bitand", "warp_reduce_bitor",
            "warp_reduce_max", "warp_reduce_min", "warp_reduce_sum", "warp_size"]  # fmt: skip
