@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
+#include "pass/too_large.h"
 
 namespace tl {
 namespace {
@@ -130,23 +131,29 @@ bool take_slot(Kernel& kernel) {
     if (n.loop == Loop::pipelined) most = std::max(most, n.attrs.get_int("num_stages"));
   });
   most = std::min(most, kernel.attrs.get_int("most_stages", most));
-  kernel.attrs.entries.insert_or_assign("most_stages", most - 1);
+  if (most > 1) kernel.attrs.entries.insert_or_assign("most_stages", most - 1);
   return most > 1;
 }
 
-// num_stages is a wish: where the tiles of so many stages do not fit into shared memory, which is known after
-// all layouts are, the largest number that fits is taken.  Before that, tiles that roles load beside loops
-// lose their second slots.
+// Padding of the compiler's own and second slots of tiles that roles load beside loops are left out where
+// tiles do not fit into shared memory, which is known after all layouts are.  Then num_stages is a wish: the
+// largest number that fits is taken.
 Compiled run_fitting(Function f, const Target& target, const Options& options, const Dump& dump) {
   for (;;) {
     try {
       return run_passes(f, target, options, dump);
     } catch (const TilesTooLarge& e) {
-      if (contains(options.skip, "plan_schedule")) throw;
-      if (e.second_slots)
-        f.kernels[e.kernel].attrs.entries.emplace("one_slot_beside", int64_t(1));
-      else if (!take_slot(f.kernels[e.kernel]))
-        throw;
+      const Shortage& s = e.shortage;
+      Kernel& k = f.kernels[s.kernel];
+      bool was_padded = k.attrs.entries.emplace("unpadded", s.needed).second && s.is_padded();
+      if (was_padded && s.padding) continue;
+      k.attrs.entries.erase("unpadded");
+      if (s.second_slots)
+        k.attrs.entries.emplace("one_slot_beside", int64_t(1));
+      else if (contains(options.skip, "plan_schedule") || !take_slot(k)) {
+        if (!was_padded) throw too_large(s, f.buffers.size());
+        k.attrs.entries.emplace("unpadded", s.needed);  // so that the message speaks of the program's sizes
+      }
     }
   }
 }

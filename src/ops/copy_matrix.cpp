@@ -154,7 +154,7 @@ Layout layout_for_matrices(BufferId tile, const LayoutContext& ctx) {
   const BufferInfo& info = ctx.function[tile];
   std::vector<int64_t> shape = tile_shape(info);
   Layout layout = conflict_free(shape, info.dtype.bits, true);
-  if (layout.ranges[0] > room_for(tile, ctx.function, ctx.target, ctx.known))
+  if (layout.ranges[0] > room_for(tile, ctx.function, ctx.kernel, ctx.target, ctx.known))
     layout = swizzled(shape, info.dtype.bits);
   return layout;
 }

@@ -141,7 +141,7 @@ LayoutDecisions infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strict
   }
   for (auto& [b, reads] : out.reads) {
     const BufferInfo& info = ctx.function[b];
-    int64_t most = room_for(b, ctx.function, ctx.target, ctx.known);
+    int64_t most = room_for(b, ctx.function, ctx.kernel, ctx.target, ctx.known);
     out.shared.emplace(b, layout_for(reads, info.dtype.bits, tile_shape(info), ctx.target, most));
   }
   return out;
@@ -155,8 +155,8 @@ SharedMatrix fma_factor(const Gemm& g, const ThreadGrid& t, LowerContext& ctx, b
   auto dims = matrix_dims(r);
   std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
   auto reads = fma_reads(g, t, is_a, ctx.team.count, ctx.target.warp, shape.size());
-  Layout layout =
-      layout_for(reads, ctx.function[r.buffer].dtype.bits, shape, ctx.target, ctx.target.shared_bytes);
+  int64_t most = may_pad(ctx.kernel) ? ctx.target.shared_bytes : product(shape);
+  Layout layout = layout_for(reads, ctx.function[r.buffer].dtype.bits, shape, ctx.target, most);
   return to_scratch(g, ctx, r, std::move(layout), "multiply-adds read their operands from shared memory",
                     before);
 }

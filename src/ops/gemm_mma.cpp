@@ -171,7 +171,7 @@ Operand mma_operand(const Gemm& g, LowerContext& ctx, const MmaPlan& p, bool is_
                                         to_string(ctx.layouts.fragments.at(r.buffer)), to_string(wanted))
                           : "the operand is a part of a fragment";
     std::vector<int64_t> shape{*as_int(r.ranges[dims[0]].extent), *as_int(r.ranges[dims[1]].extent)};
-    s.memory = to_scratch(g, ctx, r, conflict_free(shape, type.bits, true), why, before);
+    s.memory = to_scratch(g, ctx, r, conflict_free(shape, type.bits, may_pad(ctx.kernel)), why, before);
   } else {
     s.memory = shared_matrix(ctx, r);
   }

@@ -91,7 +91,7 @@ bool has_aligned_rows(const SharedMatrix& m, const Facts& facts) {
 
 std::string why_not_aligned(const SharedMatrix& m, const Region& r, const LowerContext& ctx) {
   Layout wanted = conflict_free(m.layout.extents, m.type.bits, true);
-  int64_t room = room_for(r.buffer, ctx.function, ctx.target, ctx.layouts);
+  int64_t room = room_for(r.buffer, ctx.function, ctx.kernel, ctx.target, ctx.layouts);
   if (wanted.ranges[0] > room && equal(m.layout, row_major(m.layout.extents)))
     return fmt::format("rows padded to 16 bytes would take {} elements, and the block has room for {}",
                        wanted.ranges[0], room);

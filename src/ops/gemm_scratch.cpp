@@ -6,6 +6,7 @@
 #include "arith/prove.h"
 #include "base/error.h"
 #include "ops/gemm.h"
+#include "ops/mapping.h"
 #include "ops/regions.h"
 
 namespace tl {
@@ -77,9 +78,9 @@ InRegion relative(const Region& r, const std::vector<Expr>& index, const Functio
 int64_t bytes_of(const SharedMatrix& m) { return m.layout.ranges[0] * m.type.bits / 8; }
 
 // A layout for a product: rows of pairs of columns, four rows apart in the banks.
-Layout product_layout(int64_t m, int64_t n, int bits) {
+Layout product_layout(int64_t m, int64_t n, int bits, bool pad) {
   int64_t words = std::max<int64_t>(1, 32 / bits), stride = n;
-  while (n % (8 * words) == 0 && stride % (16 * words) != 8 * words) stride += 8 * words;
+  while (pad && n % (8 * words) == 0 && stride % (16 * words) != 8 * words) stride += 8 * words;
   return strided({m, n}, {stride, 1});
 }
 
@@ -186,8 +187,8 @@ Stmt store_via_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, con
                        std::string_view why) {
   std::string name = ctx.function[g.c.buffer].name;
   Span span = g.tile.span;
-  SharedMatrix tile =
-      scratch_matrix(g, ctx, name + "_scratch", g.c_type, product_layout(g.m, g.n, g.c_type.bits));
+  SharedMatrix tile = scratch_matrix(g, ctx, name + "_scratch", g.c_type,
+                                     product_layout(g.m, g.n, g.c_type.bits, may_pad(ctx.kernel)));
   Facts facts = facts_of(ctx.function, ctx.kernel);
   Stmt put = each_held(product, ctx, facts, span, [&](const Held& e) {
     Expr value = load(g.c_type, registers, {simplify(e.reg, facts)}, span);

@@ -104,7 +104,11 @@ std::vector<int64_t> tile_shape(const BufferInfo& info) {
   return shape;
 }
 
-int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutDecisions& known) {
+bool may_pad(const Kernel& k) { return !k.attrs.find("unpadded"); }
+
+int64_t room_for(BufferId buffer, const Function& f, const Kernel& k, const Target& target,
+                 const LayoutDecisions& known) {
+  if (!may_pad(k)) return element_count(f[buffer]);
   int64_t left = target.shared_bytes;
   for (size_t i = 0; i < f.buffers.size(); i++) {
     const BufferInfo& info = f.buffers[i];

@@ -18,7 +18,10 @@ std::optional<size_t> loop_of(const ParallelNest& nest,
 Fragment replicated(const std::vector<int64_t>& shape, int64_t threads);
 std::vector<int64_t> tile_shape(const BufferInfo& info);  // of a shared, fragment or local buffer
 // How many elements this shared buffer may take and leave room for the others in the block's memory.
-int64_t room_for(BufferId buffer, const Function& f, const Target& target, const LayoutDecisions& known);
+int64_t room_for(BufferId buffer, const Function& f, const Kernel& k, const Target& target,
+                 const LayoutDecisions& known);
+// May its tiles have rows with room for more than their elements?  Not once they have not fitted for that.
+bool may_pad(const Kernel& k);
 
 // Both elements of a byte lie on one thread, which stores it, now or later out of a fragment.  Does the nest
 // have such bytes, and would a mapping separate those along the last loop?

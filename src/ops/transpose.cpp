@@ -80,7 +80,8 @@ LayoutDecisions infer_layout_transpose(const Tile& t, const LayoutContext& ctx, 
   std::vector<int64_t> shape = tile_shape(info);
   for (auto& access : *writes) access.stores = true;
   out.shared.emplace(dst, fewest_bank_cycles(bank_family(shape, info.dtype.bits), *writes, info.dtype.bits,
-                                             2 * product(shape), ctx.target.shared_banks));
+                                             may_pad(ctx.kernel) ? 2 * product(shape) : product(shape),
+                                             ctx.target.shared_banks));
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include "ops/reducer.h"
 #include "pass/bulk_updates.h"
 #include "pass/check_convergence.h"
+#include "pass/check_registers.h"
 #include "pass/earlier_rows.h"
 #include "pass/form_teams.h"
 #include "pass/name_elements.h"
@@ -226,6 +227,7 @@ Function canonicalize(Function f, const Target& target) {
       if (n.loop != Loop::parallel) return self.children(n);
       return with_plain_indices(with_constant_extents(f, n, thread_count(k)));
     });
+    check_registers(k, target);
     if (!target.warpgroup.empty()) k.body = with_loops_of_one_turn(f, k);
   }
   return f;

@@ -79,8 +79,8 @@ Layout weigh(const Inference& in, BufferId id, const std::vector<Demand>& demand
   if (accesses.empty()) return family[0];
   for (auto& l : bank_family(tile_shape(tile), tile.dtype.bits))
     if (fits_others(l, in.f, id)) family.push_back(l);
-  return fewest_bank_cycles(family, accesses, tile.dtype.bits, room_for(id, in.f, in.target, in.known),
-                            in.target.shared_banks);
+  return fewest_bank_cycles(family, accesses, tile.dtype.bits,
+                            room_for(id, in.f, in.kernel, in.target, in.known), in.target.shared_banks);
 }
 
 // Of all that these demands read, and of the copy that fills the tile.

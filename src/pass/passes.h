@@ -53,16 +53,8 @@ Function fuse_loops(Function f, const Target& target);
 Function hoist_invariants(Function f, const Target& target);
 
 // ── machine level ─────────────────────────────────────────────────────────────────────────────────────
-// Places shared buffers (on a CPU: all tiles) in the block's memory.  Throws TilesTooLarge where they do not
-// fit.
-struct TilesTooLarge : CompileError {
-  size_t kernel;      // its place in the Function
-  bool second_slots;  // assign_roles has given some to tiles beside loops
-  TilesTooLarge(CompileError error, size_t kernel, bool second_slots)
-      : CompileError(std::move(error)),
-        kernel(kernel),
-        second_slots(second_slots) {}
-};
+// Places shared buffers (on a CPU: all tiles) in the block's memory.  Throws TilesTooLarge (too_large.h)
+// where they do not fit.
 Function plan_memory(Function f, const Target& target);
 // Puts a barrier wherever threads exchange data through shared memory.
 Function insert_sync(Function f, const Target& target);

@@ -17,6 +17,7 @@
 #include "base/round.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
+#include "pass/too_large.h"
 #include "pass/varying.h"
 #include "pass/walk.h"
 #include "target/effects.h"
@@ -75,6 +76,7 @@ struct Lifetimes {
     BufferId buffer;
     Token token;
     BufferId word;
+    int64_t word_at;
     WalkContext at;
     int64_t before;  // groups closed before
     bool is_awaited = false;
@@ -129,15 +131,18 @@ struct Lifetimes {
   }
 
   // What is in flight is needed until it has landed: by a phase, until its barrier is last waited for; in a
-  // group, until a wait that is certain to come leaves fewer groups going on than were closed since.
+  // group, until a wait that is certain to come leaves fewer groups going on than were closed since: by all
+  // that wait, or by those that began it.
   void land(const Completion& c, const WalkContext& context) {
     std::erase_if(flights, [&](Flight& flight) {
-      if (flight.token != c.token || flight.word != c.word) return false;
+      bool other_word = flight.word_at >= 0 && c.word_at >= 0 && flight.word_at != c.word_at;
+      if (flight.token != c.token || flight.word != c.word || other_word) return false;
       touch(flight.buffer, clock, clock);
       flight.is_awaited = true;
       auto& list = closed[c.token];
-      auto certain = std::count_if(list.begin() + flight.before, list.end(),
-                                   [&](const WalkContext& at) { return at.encloses(context); });
+      auto certain = std::count_if(list.begin() + flight.before, list.end(), [&](const WalkContext& at) {
+        return at.encloses(context) || at.encloses(flight.at);
+      });
       return c.token != Token::phase && certain > c.left && context.encloses(flight.at);
     });
   }
@@ -164,7 +169,7 @@ struct Lifetimes {
       touch(e.buffer, clock, clock);
       if (e.is_phase || meets_other_blocks(e)) words.insert(e.buffer);
       if (e.begins != Token::none && !awaited.contains(e.buffer))
-        flights.push_back({e.buffer, e.begins, e.word, context, std::ssize(closed[e.begins])});
+        flights.push_back({e.buffer, e.begins, e.word, e.word_at, context, std::ssize(closed[e.begins])});
     }
     for (Token token : effects.closes) closed[token].push_back(context);
     for (auto& c : effects.completes) land(c, context);
@@ -219,19 +224,65 @@ int64_t place(Function& f, const Kernel& k, const std::vector<Lifetime>& order, 
   return end;
 }
 
-CompileError too_large(const Function& f, const std::vector<Lifetime>& placed, int64_t needed,
-                       const Target& target) {
-  auto largest = std::ranges::max_element(placed, [](auto& a, auto& b) { return a.bytes < b.bytes; });
-  std::string each;
+// Largest first packs tighter than the order of the text.
+int64_t place_tightly(Function& f, const Kernel& k, std::vector<Lifetime>& tiles, bool share, int64_t most) {
+  int64_t needed = place(f, k, tiles, share);
+  if (needed <= most) return needed;
+  std::ranges::sort(tiles, [](auto& a, auto& b) {
+    return std::tuple(-a.bytes, a.buffer) < std::tuple(-b.bytes, b.buffer);
+  });
+  return place(f, k, tiles, share);
+}
+
+int64_t unpadded_bytes(const BufferInfo& b) {
+  int64_t elements = 1;
+  for (auto& e : b.shape) elements *= as_int(e).value_or(1);
+  return std::min(elements, elements_of(b)) * b.dtype.bytes();
+}
+
+// Would the tiles fit without the rows and columns that layouts leave empty?
+bool fits_unpadded(Function f, const Kernel& k, std::vector<Lifetime> tiles, bool share, int64_t most) {
+  for (Lifetime& l : tiles) l.bytes = round_up(unpadded_bytes(f[l.buffer]), alignment_of(f[l.buffer]));
+  return place_tightly(f, k, tiles, share, most) <= most;
+}
+
+// What `run_fitting` (compile.cpp) has left out so that the tiles fit.
+void note_unpadded(Function& f, Kernel& k, const Target& target) {
+  int64_t padded = k.attrs.get_int("unpadded");
+  if (k.attrs.entries.erase("unpadded"))
+    f.notes.push_back(
+        {"plan_memory", k.name,
+         fmt::format("tiles are not padded against bank conflicts: so they would need {:.1f} KB "
+                     "of the {} KB of shared memory of a block",
+                     double(padded) / 1024, target.shared_bytes / 1024),
+         k.span, true});
+}
+
+// The tiles that lie one above the other, from the start of the memory to the end of what is needed.
+Shortage shortage_of(const Function& f, const Kernel& k, const std::vector<Lifetime>& placed, int64_t needed,
+                     const Target& target) {
+  Shortage out{.kernel = size_t(&k - f.kernels.data()),
+               .needed = needed,
+               .given = target.shared_bytes,
+               .chip = target.name};
+  auto end_of = [&](const Lifetime& l) { return f[l.buffer].address + l.bytes; };
+  auto add = [&](const Lifetime& l) {
+    const BufferInfo& info = f[l.buffer];
+    out.tiles.push_back({l.buffer, info.name, bytes_of(info), unpadded_bytes(info), info.span});
+  };
+  const Lifetime* top = nullptr;
   for (auto& l : placed)
-    each += fmt::format("{}{} {:.1f} KB", each.empty() ? "" : ", ", f[l.buffer].name,
-                        double(bytes_of(f[l.buffer])) / 1024);
-  const BufferInfo& info = f[largest->buffer];
-  return {info.span,
-          fmt::format("the tiles need {:.1f} KB of shared memory ({}), but {} gives a block {} KB; {} would "
-                      "have to shrink to {:.1f} KB",
-                      double(needed) / 1024, each, target.name, target.shared_bytes / 1024, info.name,
-                      double(std::max<int64_t>(0, bytes_of(info) - (needed - target.shared_bytes))) / 1024)};
+    if (!top || end_of(l) > end_of(*top)) top = &l;
+  for (const Lifetime* above = top; above;) {
+    add(*above);
+    const Lifetime* below = nullptr;
+    for (auto& l : placed)
+      if (end_of(l) <= f[above->buffer].address && (!below || end_of(l) > end_of(*below))) below = &l;
+    above = below;
+  }
+  std::ranges::reverse(out.tiles);
+  out.others = placed.size() - out.tiles.size();
+  return out;
 }
 
 }  // namespace
@@ -251,17 +302,15 @@ Function plan_memory(Function f, const Target& target) {
         [&](const Stmt& s, const WalkContext&) { lifetimes.leave(s); });
     lifetimes.finish();
     bool share = target.has_threads();
-    int64_t needed = place(f, k, lifetimes.found, share);
-    if (needed > target.shared_bytes) {  // largest first packs tighter
-      std::ranges::sort(lifetimes.found, [](auto& a, auto& b) {
-        return std::tuple(-a.bytes, a.buffer) < std::tuple(-b.bytes, b.buffer);
-      });
-      needed = place(f, k, lifetimes.found, share);
-    }
+    int64_t needed = place_tightly(f, k, lifetimes.found, share, target.shared_bytes);
     bool second_slots = k.attrs.entries.erase("two_slots_beside") > 0;
-    if (needed > target.shared_bytes)
-      throw TilesTooLarge(too_large(f, lifetimes.found, needed, target), size_t(&k - f.kernels.data()),
-                          second_slots);
+    if (needed > target.shared_bytes) {
+      Shortage s = shortage_of(f, k, lifetimes.found, needed, target);
+      s.padding = fits_unpadded(f, k, lifetimes.found, share, target.shared_bytes);
+      s.second_slots = second_slots;
+      throw TilesTooLarge(std::move(s));
+    }
+    note_unpadded(f, k, target);
     for (BufferInfo& b : f.buffers)
       if (b.alias_of && lifetimes.at.contains(b.alias_of)) b.address = f[b.alias_of].address;
   }

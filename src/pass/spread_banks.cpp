@@ -85,7 +85,8 @@ std::map<BufferId, Layout> spread_over_banks(const Function& f, const Kernel& k,
     std::erase_if(family, [&](const Layout& l) {
       return cost_of(l, *accesses, bits, banks).accesses > plain.accesses;
     });
-    Layout best = fewest_bank_cycles(family, *accesses, bits, 2 * product(shape), banks);
+    int64_t most = may_pad(k) ? 2 * product(shape) : product(shape);
+    Layout best = fewest_bank_cycles(family, *accesses, bits, most, banks);
     if (!equal(best, family[0])) chosen.emplace(b, std::move(best));
   }
   return chosen;

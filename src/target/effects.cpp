@@ -69,10 +69,14 @@ struct Collector {
     }
   }
 
+  static std::pair<BufferId, int64_t> word_of(const Load& place) {
+    return {place.buffer, place.index.size() == 1 ? as_int(place.index[0]).value_or(-1) : -1};
+  }
+
   static Completion completion(const Call& call, const AsyncInstr& row) {
     Completion c{.token = row.token};
     if (row.token == Token::phase)
-      c.word = place_of(call.args[0])->buffer;
+      std::tie(c.word, c.word_at) = word_of(*place_of(call.args[0]));
     else if (!call.args.empty())
       c.left = as_int(call.args[0]).value_or(0);
     return c;
@@ -85,7 +89,8 @@ struct Collector {
     if (row.does == AsyncInstr::AsyncKind::copy) effect.bytes = row.bytes;
     effect.begins = row.token;
     effect.proxy = row.proxy;
-    if (row.token == Token::phase) effect.word = place_of(call.args.back())->buffer;
+    if (row.token == Token::phase)
+      std::tie(effect.word, effect.word_at) = word_of(*place_of(call.args.back()));
   }
 
   void statement(const Store& n) {

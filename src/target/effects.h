@@ -22,6 +22,7 @@ struct Effect {
   Proxy proxy = Proxy::generic;
   Token begins = Token::none;  // none: done at the end of the statement
   BufferId word = {};          // of a phase: the barrier that counts it
+  int64_t word_at = -1;        // … the element that it is, where that is a constant
   bool is_phase = false;       // an atomic operation on the word of a barrier
 
   bool reads() const { return access == Access::read || access == Access::update; }
@@ -35,6 +36,7 @@ struct Completion {
   Token token;
   int64_t left = 0;
   BufferId word = {};
+  int64_t word_at = -1;  // as of an Effect
 };
 
 struct Effects {

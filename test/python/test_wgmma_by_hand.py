@@ -1,11 +1,13 @@
 """Products of warpgroups that a program begins and waits for itself: right where it waits as it must, and
 found by the simulator where it does not."""
 
+import textwrap
+
 import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure
+from helpers import failure, load_text
 
 SIM = "sim:sm_90a"
 
@@ -174,31 +176,68 @@ def test_a_forgotten_fence_and_barrier():
     assert not kernel.simulate(a, c).findings and np.array_equal(c, a.astype(float) @ a.astype(float))
 
 
-def test_more_registers_than_a_block_has():
-    def main_of(producer, blocks=1, consumers=240):
-        @T.prim_func
-        def main(C: T.Tensor((384,), "float32")):
-            with T.Kernel(1, threads=384):
-                T.annotate_min_blocks_per_sm(blocks)
-                with T.ws(0, 1):
-                    T.set_max_nreg(consumers, 1)
-                    for i in T.Parallel(256):
-                        C[i] = 1
-                with T.ws(2):
-                    T.set_max_nreg(producer, 0)
-                    for i in T.Parallel(128):
-                        C[256 + i] = 2
+def with_registers(teams, threads=384, blocks=1, under=None):
+    """Per team its first warpgroup, how many, and what its threads have; `under`: only where n is above 0."""
+    text = textwrap.indent("".join(
+        f"""
+with T.ws({", ".join(map(str, range(first, first + count)))}):
+    {"if n > 0: " if under == first else ""}T.set_max_nreg({registers}, {int(more)})
+    C[T.get_thread_binding()] = {first}
+""" for first, count, registers, more in teams), " " * 8)  # fmt: skip
+    return f"""
+import tilelang.language as T
+@T.prim_func
+def main(C: T.Tensor(({threads},), "int32"), n: T.int32):
+    with T.Kernel(1, threads={threads}):
+        T.annotate_min_blocks_per_sm({blocks})
+{text}"""
 
-        return main
 
-    c = np.zeros(384, np.float32)
-    simulated(main_of(24), c)
-    assert "the last one waits for ever" in found(main_of(40), c)
-    # Two blocks have 80 registers a thread at their launch: 24 and 112 would be too many, though not 32768.
-    simulated(main_of(24, 2, 104), c)
-    assert "take 31744 registers in all (T.set_max_nreg), but there are 30720" in found(
-        main_of(24, 2, 112), c
+@pytest.mark.parametrize("teams, threads, blocks, sum, pool", [
+    ([(0, 2, 240, 1), (2, 1, 40, 0)], 384, 1, 66560, "sm_90a has 64512 for 384 threads"),
+    ([(0, 2, 240, 1)], 384, 1, 82944, "sm_90a has 64512 for 384 threads"),
+    ([(0, 1, 24, 0), (1, 3, 240, 1)], 512, 1, 95232, "sm_90a has 65536 for 512 threads"),
+    ([(0, 2, 112, 1), (2, 1, 24, 0)], 384, 2, 31744, "sm_90a has 30720 for 384 threads, of which 2 blocks "
+     "share a multiprocessor (T.annotate_min_blocks_per_sm)"),
+])  # fmt: skip
+@pytest.mark.parametrize("target", ["cuda -arch=sm_90a", SIM])
+def test_more_registers_than_a_block_has(tmp_path, teams, threads, blocks, sum, pool, target):
+    main = load_text(tmp_path, with_registers(teams, threads, blocks)).main
+    with pytest.raises(tilelang.CompileError) as caught:
+        tilelang.compile(main, target=target)
+    taker = max(i for i, team in enumerate(teams) if team[3])
+    assert (
+        f":{9 + 4 * taker}:" in str(caught.value)
+        and f"the warps of the block take {sum} registers in all (T.set_max_nreg), but {pool}: the last "
+        "warps would wait for ever; give more back in other warps (T.set_max_nreg(24, 0)), or take fewer here"
+        in str(caught.value)
     )
+
+
+@pytest.mark.parametrize("teams, blocks, under", [
+    ([(0, 2, 240, 1), (2, 1, 24, 0)], 1, None),
+    ([(0, 2, 104, 1), (2, 1, 24, 0)], 2, None),
+])  # fmt: skip
+def test_as_many_registers_as_a_block_has(tmp_path, teams, blocks, under):
+    c = np.zeros(384, np.int32)
+    simulated(load_text(tmp_path, with_registers(teams, 384, blocks)).main, c, 1)
+    assert np.array_equal(np.unique(c), [0, 2])
+
+
+def test_registers_that_are_taken_under_a_condition(tmp_path):
+    """Whether the block has enough is known to a call alone."""
+    teams = [(0, 2, 240, 1), (2, 1, 40, 0)]
+    kernel = tilelang.compile(load_text(tmp_path, with_registers(teams, under=0)).main, target=SIM)
+    c = np.zeros(384, np.int32)
+    assert not kernel.simulate(c, 0).findings
+    with pytest.raises(tilelang.SimulationError, match=r"take 66560 registers in all .* there are 64512"):
+        kernel.simulate(c, 1)
+
+
+def test_registers_given_back_that_nobody_has(tmp_path):
+    main = load_text(tmp_path, with_registers([(0, 3, 240, 0)])).main
+    with pytest.raises(tilelang.CompileError, match="at most 168 registers here, and is to give all but 240"):
+        tilelang.compile(main, target="cuda -arch=sm_90a")
 
 
 def test_registers_that_a_launch_may_not_give():
