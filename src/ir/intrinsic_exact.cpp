@@ -210,6 +210,8 @@ constexpr Intrinsic exact_rows[] = {
     {.name = "ieee_frsqrt_rn", .exact = reciprocal_root, .takes = ArgDomain::singles},
     {.name = "philox", .arity = 3, .result = Result::u32, .exact = philox, .takes = ArgDomain::counters},
     {.name = "random_sequence", .exact = first_argument, .takes = ArgDomain::counters},
+    // x itself, the first value of a variable that a generator keeps; canonicalize drops the call
+    {.name = "random_state", .exact = first_argument, .takes = ArgDomain::counters},
     {.name = "elected", .result = Result::boolean, .exact = yes, .takes = ArgDomain::counters},
 };
 // clang-format on

@@ -365,21 +365,18 @@ struct Divided {
   }
 };
 
-// The variables of each T.rng_init: that which counts its numbers, and those made with it.
+// The variables of each T.rng_init: those that its generator begins with, and others that it makes.
 Buffers streams_of(const Function& f, const Kernel& k) {
   Buffers streams;
-  visit(k.body, [&](const Call& n) {
-    if (n.intrinsic->name != "philox") return;
-    for (auto& a : n.args)
-      visit(a, [&](const Load& l) {
-        streams.insert(f.storage(l.buffer));
-        for (size_t i = 0; i < f.buffers.size(); i++) {
-          const BufferInfo& other = f.buffers[i];
-          bool together = other.span && other.span == f[l.buffer].span;
-          if (together && other.scope == Scope::local && other.shape.empty())
-            streams.insert(BufferId{int(i)});
-        }
-      });
+  visit(k.body, [&](const Store& s) {
+    bool begins = contains(s.value, [](const Call& c) { return c.intrinsic->name == "random_state"; });
+    if (!begins) return;
+    streams.insert(f.storage(s.buffer));
+    for (size_t i = 0; i < f.buffers.size(); i++) {
+      const BufferInfo& other = f.buffers[i];
+      bool together = other.span && other.span == f[s.buffer].span;
+      if (together && other.scope == Scope::local && other.shape.empty()) streams.insert(BufferId{int(i)});
+    }
   });
   return streams;
 }

@@ -96,6 +96,7 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
           return binary(BinaryOp::add, binary(BinaryOp::mul, self(n.args[0]), imm(thread_count(k), u64)),
                         cast(u64, k.thread));
         }
+        if (n.intrinsic->name == "random_state") return self(n.args[0]);  // check_divided has read it
         if (n.intrinsic != &thread_index) return self.children(n);
         auto dim = as_int(n.args[0]);
         if (!dim || *dim < 0 || *dim > 2) fail(n.span, "thread_index takes a constant dimension: 0, 1 or 2");
