@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "api/infinite_constants.h"
 #include "api/kernel.h"
 #include "arguments.h"
 #include "base/dylib.h"
@@ -31,6 +32,15 @@ void add_package_libraries() {
 nb::object extent_of(const Expr& e, const Function& f) {
   if (auto n = as_int(e)) return nb::int_(*n);
   return nb::cast(print(e, &f));
+}
+
+// (place, text) of each constant that its type makes infinite.
+nb::list infinite_constants_of(const Function& f) {
+  nb::list rows;
+  for (auto& n : f.notes)
+    if (n.pass == infinite_constant)
+      rows.append(nb::make_tuple(place_of(n.span), in_words_of_python(n.subject + " " + n.text, "")));
+  return rows;
 }
 
 nb::list params_of(const Function& f) {
@@ -273,7 +283,8 @@ void bind_kernel(nb::module_& m) {
       .def_ro("name", &Function::name)
       .def("text", [](const Function& f) { return print(f); })
       .def_prop_ro("params", &params_of)
-      .def_prop_ro("used", &used_params);
+      .def_prop_ro("used", &used_params)
+      .def_prop_ro("infinite_constants", &infinite_constants_of);
   nb::class_<CompiledKernel>(m, "Kernel")
       .def_prop_ro("target", [](const CompiledKernel& k) { return k.report.target; })
       .def_prop_ro("device_type",

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "api/bounds.h"
+#include "api/infinite_constants.h"
 #include "base/error.h"
 #include "ir/affine_form.h"
 #include "ir/names.h"
@@ -460,6 +461,7 @@ Function Builder::finish() {
     f.kernels[i].name = fmt::format("{}_{}", f.name, i);
   f.span = f.kernels[0].span;
   finished = true;
+  for (Note& n : take_infinite_constants()) f.notes.push_back(std::move(n));
   check_bounds_of_tiles(f);
   if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
   check_tiles(f);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "api/infinite_constants.h"
 #include "base/error.h"
 #include "ir/names.h"
 
@@ -212,16 +214,26 @@ Expr call_exact(const Intrinsic& row, const std::vector<Value>& args, std::optio
 
 }  // namespace
 
-// A finite number that the type's rounding makes infinite is a mistake: a mask of -1e9 in half precision,
-// whose sums are then NaN.
+static thread_local std::vector<Note> infinite_constants;
+
+std::vector<Note> take_infinite_constants() { return std::exchange(infinite_constants, {}); }
+
+// A finite number that the type's rounding makes infinite is often a mistake: a mask of -1e9 in half
+// precision, whose sums are then NaN.
 static Expr to_float(double d, DType type, std::string_view what, Span span) {
   if (std::isfinite(d) && std::isinf(round_float(d, type.scalar()))) {
     std::string name = to_string(type.scalar());
-    fail(span,
-         "{} {:.16g} does not fit in {}, whose largest number is {:.6g}: for infinity write "
-         "{}T.infinity(\"{}\"), for the number itself {}",
-         what, d, name, largest_number(type), d < 0 ? "-" : "", name,
-         what == "the number" ? "cast the other operand to a wider type first" : "take a wider type");
+    infinite_constants.push_back(
+        {.pass = std::string(infinite_constant),
+         .subject = fmt::format("{} {:.16g}", what, d),
+         .text = fmt::format(
+             "does not fit in {}, whose largest number is {:.6g}, and becomes {}infinity: if "
+             "that is meant write {}T.infinity(\"{}\"), else {}",
+             name, largest_number(type), d < 0 ? "minus " : "", d < 0 ? "-" : "", name,
+             what == "the number" ? "cast the other operand to a wider type first" : "take a wider type"),
+         .span = span,
+         .refusal = true,
+         .asked = true});
   }
   return fimm(d, type, span);
 }

@@ -1,6 +1,7 @@
-"""A finite constant that its float type would make infinite is an error where it is written; infinity itself
-is not.
-"""
+"""A finite constant that its float type makes infinite is infinity, with a warning where it is written;
+infinity itself needs none."""
+
+import warnings
 
 import numpy as np
 import pytest
@@ -97,20 +98,32 @@ BODIES = [filled, stored, added, multiplied, compared, chosen, greatest, assigne
 
 @pytest.mark.parametrize("dtype", LARGEST)
 @pytest.mark.parametrize("body", BODIES, ids=lambda m: m.__name__)
-def test_a_finite_number_beyond_the_type_is_refused(body, dtype):
+def test_a_finite_number_beyond_the_type_is_infinite(body, dtype):
     for number in (LARGEST[dtype] * 1.01, -LARGEST[dtype] * 1.01):
-        with pytest.raises(tilelang.CompileError) as caught:
-            one(dtype, lambda X, Y, s: body(X, Y, s, number))  # noqa: B023
-        text = str(caught.value)
-        assert f"does not fit in {dtype}" in text
-        assert f'{"-" if number < 0 else ""}T.infinity("{dtype}")' in text
-        assert "internal" not in text
+        with pytest.warns(tilelang.TilelangWarning) as said:
+            beyond = one(dtype, lambda X, Y, s: body(X, Y, s, number))  # noqa: B023
+        (text,) = {str(w.message) for w in said}
+        sign = "-" if number < 0 else ""
+        assert f"does not fit in {dtype}, whose largest number is {LARGEST[dtype]:.6g}, and becomes " in text
+        assert f'{sign}T.infinity("{dtype}")' in text and said[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            infinite = one(dtype, lambda X, Y, s: body(X, Y, s, float(f"{sign}inf")))  # noqa: B023
+        assert beyond.text == infinite.text
 
 
-def test_an_integer_beyond_float16_is_refused():
+def test_an_integer_beyond_float16_is_infinite(target):
     for number in (65520, 70000, -70000, 2**40, 2**63):
-        with pytest.raises(tilelang.CompileError, match="in float16, whose largest number is 65504"):
-            one("float16", lambda X, Y, s: added(X, Y, s, number))  # noqa: B023
+        with pytest.warns(tilelang.TilelangWarning, match="in float16, whose largest number is 65504"):
+            main = one("float16", lambda X, Y, s: added(X, Y, s, number))  # noqa: B023
+        y = np.zeros(N, np.float16)
+        kernel = tilelang.compile(main, target=target)
+        kernel(np.ones(N, np.float16), y)
+        assert (y == np.float16(np.inf if number > 0 else -np.inf)).all()
+        assert target == "reference" or "whose largest number is 65504" in str(kernel.explain())
+        if target != "reference":
+            with pytest.raises(tilelang.CompileError, match="does not fit in float16"):
+                tilelang.compile(main, target=target, strict=True)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

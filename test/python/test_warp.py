@@ -321,3 +321,37 @@ def test_refused(tmp_path, case):
     with pytest.raises(tilelang.CompileError, match=re.escape(text)) as caught:
         function_of(tmp_path, body)
     assert caught.value.line == 6
+
+
+# ── values that are the same in all threads ──────────────────────────────────────────────────────────
+def test_votes_of_numbers():
+    @T.prim_func
+    def main(B: T.Tensor((9, 32), "int64"), F: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            odd = T.if_then_else(tx % 2 == 1, 0xAAAAAAAA, 0x55555555)
+            B[0, tx] = T.match_all_sync(7)
+            B[1, tx] = T.match_any_sync(2.5)
+            B[2, tx] = T.any_sync(2)
+            B[3, tx] = T.all_sync(0)
+            B[4, tx] = T.ballot_sync(True)
+            B[5, tx] = T.warp_reduce_sum(3)
+            B[6, tx] = T.warp_reduce_max(1 << 40)
+            B[7, tx] = T.warp_reduce_bitor(5)
+            B[8, tx] = T.match_all_sync(1, mask=T.cast(odd, "uint32"))
+            F[tx] = T.warp_reduce_sum(0.5)
+
+    b, f = np.zeros((9, 32), np.int64), np.zeros(32, np.float32)
+    simulate(main, b, f)
+    full = 0xFFFFFFFF
+    for row, want in enumerate([full, full, 1, 0, full, 96, 1 << 40, 5]):
+        assert (b[row] == want).all(), row
+    assert np.array_equal(b[8], np.where(np.arange(32) % 2 == 1, 0xAAAAAAAA, 0x55555555)) and (f == 16).all()
+    cuda_text(main)
+
+
+@pytest.mark.parametrize("vote", ["any_sync", "all_sync", "ballot_sync", "match_any_sync", "match_all_sync"])
+def test_masks_in_front_are_refused(tmp_path, vote):
+    """As CUDA has them."""
+    with pytest.raises(tilelang.CompileError, match="a mask of all lanes; the order is"):
+        function_of(tmp_path, f"B[tx] = T.{vote}(0xFFFFFFFF, T.cast(tx, 'int32'))")

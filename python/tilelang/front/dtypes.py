@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any
 
+from .errors import TilelangWarning, caller_place
 from .trace import fail
 
 _known: dict[str, dtype] = {}  # by every spelling
@@ -160,8 +162,23 @@ def element_of(spelling: Any, shape: tuple) -> tuple[dtype, tuple]:
     """The dtype and the extents of memory of that shape: elements of several lanes are one dimension more."""
     made = spelling if spelling.__class__ is dtype else dtype(spelling)
     if made.why_not:
-        raise fail(f"nothing here can have the dtype {made}: {made.why_not}")
+        made = _instead(made)
     return (made, shape) if made.lanes == 1 else (made.with_lanes(1), (*shape, made.lanes))
+
+
+_said: set[str] = set()  # what was warned of: once
+
+
+def _instead(given: dtype) -> dtype:
+    """The dtype that one is read as which nothing can have; an error for want of one."""
+    if not given.why_not.startswith("read as "):
+        raise fail(f"nothing here can have the dtype {given}: {given.why_not}")
+    name, why = given.why_not.removeprefix("read as ").split(": ", 1)
+    if name not in _said:
+        _said.add(name)
+        file, line = (caller_place() or ("tilelang", 0))[:2]
+        warnings.warn_explicit(f"{given} is read as {name}: {why}", TilelangWarning, file, line)
+    return dtype(name).with_lanes(given.lanes)
 
 
 def DataType(value: Any) -> dtype:

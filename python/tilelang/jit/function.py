@@ -45,6 +45,8 @@ class PrimFunc:
             self.function: _core.Function = self._trace(fn, scope, eager)
         except CompileError as error:
             raise error.with_traceback(None) from None  # the error says where; our frames would only hide it
+        for place, text in dict.fromkeys(self.function.infinite_constants):
+            warnings.warn_explicit(text, TilelangWarning, *(place or self.span)[:2])
 
     def _trace(self, fn: FunctionType, scope: dict[str, Any], eager: Any) -> _core.Function:
         new = rewrite_kernel(fn)

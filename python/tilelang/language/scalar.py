@@ -38,9 +38,22 @@ def _call(row: str, *args: Any) -> Expr:
 
 
 def _ieee_call(row: str, *args: Any) -> Expr:
-    *args, rounding_mode = args
-    return _call(f"{row}_{_one_of(f'T.{row}', rounding_mode, ('rn', 'rz', 'ru', 'rd'))}", *args)
+    *args, mode = args
+    mode = _one_of(f"T.{row}", mode, _OF_CASTS)
+    args = [as_value(x) for x in args]
+    types = {x.dtype for x in args if x.__class__ is Expr}
+    narrow = types.pop() if len(types) == 1 else None
+    if narrow not in _HALVES:
+        return _call(f"{row}_{mode}", *args)
+    if row == "ieee_fmaf" and mode == "rn":
+        return _call("fma", *args)
+    # float32 has more than twice as many bits: to round its result once more, the same way, changes nothing
+    wide = _call(f"{row}_{mode}", *[cast(x, "float32") for x in args])
+    return cast(wide, narrow, _OF_CASTS[mode])
 
+
+_OF_CASTS = {"rn": "rn", "rz": "rz", "ru": "rp", "rd": "rm"}  # rounding modes of operations, and of T.cast
+_HALVES = ("float16", "bfloat16")
 
 # A function of a row, by its parameters: errors and help name them.
 _FORMS = {
@@ -55,13 +68,13 @@ _IEEE_FORMS = {
     3: lambda row: lambda x, y, z, rounding_mode="rn": _ieee_call(row, x, y, z, rounding_mode),
 }
 _IEEE = (
-    ("add", 2, "x + y of float32 or float64, rounded as asked and never fused"),
-    ("sub", 2, "x - y of float32 or float64, rounded as asked and never fused"),
-    ("mul", 2, "x * y of float32 or float64, rounded as asked and never fused"),
-    ("fdiv", 2, "x / y of float32 or float64, rounded as asked"),
-    ("fmaf", 3, "x * y + z of float32 or float64, rounded once, as asked"),
-    ("frcp", 1, "1 / x of float32 or float64, rounded as asked"),
-    ("fsqrt", 1, "The square root of float32 or float64, rounded as asked"),
+    ("add", 2, "x + y of float32, float64, float16 or bfloat16, rounded as asked and never fused"),
+    ("sub", 2, "x - y of float32, float64, float16 or bfloat16, rounded as asked and never fused"),
+    ("mul", 2, "x * y of float32, float64, float16 or bfloat16, rounded as asked and never fused"),
+    ("fdiv", 2, "x / y of float32, float64, float16 or bfloat16, rounded as asked"),
+    ("fmaf", 3, "x * y + z of float32, float64, float16 or bfloat16, rounded once, as asked"),
+    ("frcp", 1, "1 / x of float32, float64, float16 or bfloat16, rounded as asked"),
+    ("fsqrt", 1, "The square root of float32, float64, float16 or bfloat16, rounded as asked"),
 )
 
 # What the compiler lists (src/ir/intrinsic.cpp): names, parameters, help and rows are its own.
@@ -232,8 +245,10 @@ def _word(first: Element) -> Expr:
 def infinity(dtype: Any, span: Any = None) -> Expr:
     """Plus infinity as a constant of a float dtype."""
     dtype = as_dtype(dtype)
-    if not dtype.is_float or dtype.bits < 16:
+    if not dtype.is_float or dtype.bits < 16 and dtype != "float8_e5m2":
         raise fail(f"T.infinity: {dtype} has no infinity; use T.max_value({dtype!r})")
+    if dtype.bits == 8:  # as which a constant would saturate
+        return cast(builder().const(float("inf"), as_dtype("float32")), dtype, sat=False)
     return builder().const(float("inf"), dtype)
 
 
@@ -262,14 +277,14 @@ def index_to_coordinates(index: Any, shape: Any) -> list:
 
 
 _ROUNDINGS = {"ties-to-even": "round", "rn": "round", "rz": "trunc", "ru": "ceil", "rd": "floor",
-              "ra": "round_away"}  # fmt: skip
+              "ra": "round_away", "ties-away-from-zero": "round_away"}  # fmt: skip
 
 
 def round(x: Any, rounding_mode: str = "ties-to-even", span: Any = None) -> Expr:
     """x rounded to a whole number, as a float.
 
-    rounding_mode: "ties-to-even" or "rn" to nearest, halves to the even one; "rz" towards zero; "ru" up; "rd"
-    down; "ra" to nearest, halves away from zero."""
+    rounding_mode: "ties-to-even" or "rn" to nearest, halves to the even one; "ties-away-from-zero" or "ra" to
+    nearest, halves away from zero; "rz" towards zero; "ru" up; "rd" down."""
     return builder().call(_ROUNDINGS[_one_of("T.round", rounding_mode, _ROUNDINGS)], (as_value(x),))
 
 

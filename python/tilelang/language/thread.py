@@ -263,9 +263,14 @@ def _condition(predicate: Any, what: str = "") -> Any:
     value = as_condition(predicate)
     if value.__class__ is Expr:
         return value
-    if value.__class__ is int and value not in (0, 1):
-        raise fail(f"{what}: the predicate is the number {value}, the same in all threads{_order_of(what)}")
+    if what and _is_all_lanes(value):
+        raise fail(f"{what}: the predicate is the number {value}, a mask of all lanes{_order_of(what)}")
     return bool(value)
+
+
+def _is_all_lanes(value: Any) -> bool:
+    """Is it what CUDA's functions begin with?"""
+    return value.__class__ is int and value in (-1, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 
 
 def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any) -> Expr:
@@ -366,8 +371,10 @@ def _matched(value: Any, what: str) -> Any:
     value = as_value(value)
     if value.__class__ is Expr and value.dtype.bits in (32, 64):
         return value
-    if value.__class__ is not Expr:
-        raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
+    if _is_all_lanes(value):
+        raise fail(f"{what}: the value is the number {value}, a mask of all lanes{_order_of(what)}")
+    if value.__class__ is not Expr:  # the same in all threads
+        return strong(value)
     raise fail(f"{what} compares values of 32 or 64 bits, not {value.dtype}: cast this one")
 
 
@@ -388,6 +395,15 @@ match_all_sync = _match(
 )
 
 
+def strong(value: Any) -> Expr:
+    """A number that is the same in all threads as a value of 32 bits, of 64 where it needs them."""
+    if value.__class__ is Expr:
+        return value
+    wide = value.__class__ is int and not -(1 << 31) <= value < 1 << 31
+    dtype = "float32" if value.__class__ is float else "int64" if wide else "int32"
+    return in_kernel("a number").builder.const(int(value) if dtype != "float32" else value, DType(dtype))
+
+
 # ── reductions over threads ───────────────────────────────────────────────────────────────────────────
 def butterfly(value: Expr, width: int, combine: Any, name: str) -> Expr:
     """The values of every run of `width` lanes combined, in all of them; width is a power of two."""
@@ -403,9 +419,7 @@ def _warp_reduction(name: str, op: str, doc: str, integers: bool = False) -> Any
     what = f"T.warp_reduce_{name}"
 
     def reduction(value: Any) -> Expr:
-        value = as_value(value)
-        if value.__class__ is not Expr:
-            raise fail(f"{what}: the value is the number {value}, the same in all threads")
+        value = strong(as_value(value))
         if integers and not value.dtype.is_int:
             raise fail(f"{what} takes integers, not {value.dtype}")
         builder = in_kernel(what).builder
