@@ -39,7 +39,7 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
         loose.refuse_scalar(trace, buffer, "a store to an element of")
     index = _full_index(buffer, index)
     if hasattr(value.__class__, "lanes"):
-        return _store_pair(trace, buffer, subscript(buffer, index), value.lanes)
+        return _store_vector(trace, buffer, subscript(buffer, index), value.lanes)
     if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
         return _store_lanes(trace, buffer, subscript(buffer, index), value)
     place = _points(buffer, index)
@@ -47,12 +47,20 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
     trace.wrote(buffer)
 
 
-def _store_pair(trace: Any, buffer: Buffer, place: Any, lanes: tuple) -> None:
-    if place.__class__ is not Region:
-        raise fail(f"a pair goes to a slice of two elements, {buffer.name}[…, i : i + 2]")
-    lanes = [trace.builder.let("lane", as_value(lane)) for lane in lanes]
-    for index, lane in zip(places_of_pair(place, f"a store to {buffer.name}"), lanes, strict=True):
-        trace.builder.store(buffer, index, lane)
+def _store_vector(trace: Any, buffer: Buffer, place: Any, lanes: tuple) -> None:
+    """Several values to as many neighbours; all are computed before one is written."""
+    count = len(lanes)
+    to = lanewise(place) if place.__class__ is Region else None
+    if to is None or to.count != count:
+        there = "one element" if to is None else f"a slice of {to.count}"
+        raise fail(
+            f"{count} values are stored to {there} of {buffer.name}: they go to a slice of {count} elements, "
+            f"{buffer.name}[…, i : i + {count}]"
+        )
+    make = trace.builder
+    lanes = [make.let("lane", as_value(lane)) for lane in lanes]
+    for n, lane in enumerate(lanes):
+        make.store(buffer, to.element(n).index, lane)
     trace.wrote(buffer)
 
 

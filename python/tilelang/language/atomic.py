@@ -5,7 +5,9 @@ tensor or a shared tile, of float16, bfloat16, float32, float64, int32, uint32, 
 
 memory_order: "relaxed" (nothing but the update itself), "acquire" (what others released before is seen
 after), "release" (what was written before is seen by those who acquire), "acq_rel", "seq_cst" (one order for
-all).  It reaches the threads of the whole device, of shared memory those of the block.
+all); "consume" is "acquire".  Their names in CUDA and C++ ("cuda::memory_order_acquire") and their numbers, 0
+to 5 from "relaxed" over "consume" on, are taken too.  An order reaches the threads of the whole device, of
+shared memory those of the block.
 
 A float minimum or maximum, and on chips before sm_90 a bfloat16 sum, is a loop that compares and swaps; of a
 NaN and a number it takes the number.  Neighbouring updates of a tile are joined to one instruction of 2, 4
@@ -30,18 +32,29 @@ from ..front import loose
 from ..front.indexing import Part, as_operand, subscript
 from ..front.offered import named
 from ..front.trace import fail, in_kernel, note
-from ..front.values import Element, Nothing, as_value
+from ..front.values import Element, Lanewise, Nothing, as_value, constant
 from .pairs import Lanes, Pair
+
+_ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")  # by CUDA's numbers
 
 
 def _order(memory_order: Any, what: str) -> str:
+    """An order by its word, by its name in CUDA or C++ (cuda::memory_order_acquire), or by its number."""
     if memory_order is None:
         return "relaxed"
-    if memory_order == "consume":  # which everyone makes an acquire
-        return "acquire"
-    if not isinstance(memory_order, str):
-        raise fail(f"{what}: memory_order is a word such as 'relaxed' or 'acq_rel', not {memory_order!r}")
-    return memory_order
+    given = memory_order
+    if not isinstance(given, str):
+        given = constant(as_value(given))
+        if given.__class__ is not int or not 0 <= given < len(_ORDERS):
+            raise fail(
+                f"{what}: memory_order is a word such as 'relaxed' or 'acq_rel', or its number in CUDA, 0 to "
+                f"{len(_ORDERS) - 1}, not {memory_order!r}"
+            )
+        given = _ORDERS[given]
+    for prefix in ("cuda::", "std::", "memory_order_", "memory_order::", "__ATOMIC_"):
+        given = given.removeprefix(prefix)
+    given = given.lower() if given.isupper() else given
+    return "acquire" if given == "consume" else given  # as which everyone compiles it
 
 
 def _element(place: Any, what: str) -> Element:
@@ -194,10 +207,25 @@ def atomic_or(
     return _update("atomic_or", dst, value, memory_order, return_prev)
 
 
+def _first_of(place: Any, count: int, what: str) -> Element:
+    """The first of so many neighbours: an element, or that of a slice or tile of so many."""
+    place = place.region if place.__class__ is Part else place
+    if not _is_tile(place):
+        return _element(place, what)
+    region = _whole(place)
+    sizes = [1 if point else constant(extent) for _, extent, point in region.ranges]
+    if sizes[-1] != count or any(size != 1 for size in sizes[:-1]):
+        raise fail(
+            f"{what} takes {count} neighbours along the last dimension, {region.buffer.name}[…, i : i + "
+            f"{count}]; these have extents ({', '.join(map(str, sizes))})"
+        )
+    return Element(region.buffer, tuple([start for start, _, _ in region.ranges]))
+
+
 def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) -> Any:
     what = f"T.{name}"
     trace = in_kernel(what)
-    place = _element(dst, what)
+    place, value = _first_of(dst, count, f"{what}: dst"), _values_of(value, count, what)
     if return_prev:  # no chip has an instruction of several that says what was there
         add = trace.builder.atomic
         rest, last = place.index[:-1], place.index[-1]
@@ -208,6 +236,8 @@ def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) 
         ]
         trace.wrote(place.buffer)
         return Pair(tuple(held)) if count == 2 else Lanes(tuple(held))
+    if isinstance(value, _SEVERAL):
+        value = _kept(trace.builder, value, place.buffer.dtype)
     lane = trace.builder.begin_for("vectorized", ["v"], [0], [count], [1], {})[0]
     last = place.index[-1] + lane
     given = as_value(_beside(value, lane))
@@ -217,10 +247,35 @@ def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) 
     return _nothing(what, trace)
 
 
+_SEVERAL = (Lanes, tuple, list)
+
+
+def _kept(builder: Any, values: Any, dtype: Any) -> Element:
+    """The first of several values in an array of the thread, from where one instruction takes them all."""
+    array = builder.alloc("given", "local", (len(values),), dtype, {})
+    for n, x in enumerate(values):
+        builder.store(array, (n,), as_value(x))
+    return Element(array, (0,))
+
+
+def _values_of(value: Any, count: int, what: str) -> Any:
+    """What is added: a number for all, an element and its neighbours, or so many values."""
+    if _is_tile(value):
+        return _first_of(value, count, f"{what}: value")
+    held = (
+        value.count if value.__class__ is Lanewise else len(value) if isinstance(value, _SEVERAL) else count
+    )
+    if held != count:
+        raise fail(f"{what}: dst has {count} elements, but value has {held}")
+    return value
+
+
 def _beside(value: Any, lane: Any) -> Any:
     """The element so many after this one; a value is for all lanes, of several lanes each its own."""
-    if isinstance(value, Lanes):
-        return value.lanes[lane] if lane.__class__ is int else value
+    if isinstance(value, _SEVERAL):
+        return value[lane] if lane.__class__ is int else value
+    if value.__class__ is Lanewise:
+        return value.element(lane)
     if value.__class__ is not Element:
         return value
     given = Element(value.buffer, (*value.index[:-1], value.index[-1] + lane))
@@ -229,15 +284,17 @@ def _beside(value: Any, lane: Any) -> Any:
 
 
 def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Lanes | None:
-    """Add two neighbouring elements, the first of which are dst and value, each indivisibly.
+    """Add two neighbouring elements, each indivisibly.
 
+    dst: the first of them, a slice of two, C[i : i + 2], or a tile of two; value: likewise, or one number for
+    both, or a pair.
     One instruction where the chip has it: float16 on every chip, bfloat16 and float32 from sm_90 on; two with
     return_prev, which gives what the elements held: a pair (T.extract_lane, or `C[i : i + 2] = …`)."""
     return _neighbours("atomic_addx2", dst, value, 2, return_prev)
 
 
 def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> Lanes | None:
-    """Add four neighbouring elements, the first of which are dst and value, each indivisibly.
+    """Add four neighbouring elements, each indivisibly; dst and value as of atomic_addx2, of four.
 
     One instruction where the chip has it: from sm_90 on, in tensors; four with return_prev, which gives what
     the elements held (T.extract_lane)."""
