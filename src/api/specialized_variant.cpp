@@ -114,6 +114,8 @@ bool spans_32_bits(const TensorView& t) {
 
 // No tensor map describes a tensor without elements (pass/move_boxes.cpp).
 int64_t least_extent(const Target& chip) { return chip.warpgroup.empty() ? 0 : 1; }
+// What is added to round up to whole tiles, as in (M + 127) // 128, fits 32 bits, too.
+constexpr int64_t most_extent = INT32_MAX - UINT16_MAX;
 
 }  // namespace
 
@@ -143,7 +145,7 @@ bool CompiledKernel::is_specialized(std::span<const Argument> arguments) const {
   int64_t least = least_extent(*target.chip);
   for (auto& d : specialization.dimensions) {
     Found found = dimension_of(d.source, arguments);
-    if (!found.known || found.value % d.divisor != 0 || found.value > INT32_MAX || found.value < least)
+    if (!found.known || found.value % d.divisor != 0 || found.value > most_extent || found.value < least)
       return false;
   }
   for (size_t i : specialization.sized)
@@ -172,8 +174,8 @@ std::string CompiledKernel::why_generic(std::span<const Argument> arguments) con
     if (!found.known) continue;
     if (found.value % d.divisor)
       broken.push_back(fmt::format("{} = {} is not divisible by {}", d.source.name, found.value, d.divisor));
-    if (int64_t least = least_extent(*target.chip); found.value > INT32_MAX || found.value < least)
-      broken.push_back(fmt::format("{} = {} is not in [{}, 2^31)", d.source.name, found.value, least));
+    if (int64_t least = least_extent(*target.chip); found.value > most_extent || found.value < least)
+      broken.push_back(fmt::format("{} = {} is not in [{}, 2^31 - 2^16)", d.source.name, found.value, least));
   }
   for (size_t i : specialization.sized)
     if (auto* t = std::get_if<TensorView>(&arguments[i]); t && !spans_32_bits(*t))
@@ -193,7 +195,7 @@ Function CompiledKernel::function_for(bool specialized) const {
       f.facts.push_back(eq(binary(BinaryOp::floormod, d.var, imm(d.divisor, type)), zero(type)));
     if (type != i64) continue;
     f.facts.push_back(le(imm(least_extent(*target.chip)), d.var));
-    f.facts.push_back(le(d.var, imm(INT32_MAX)));
+    f.facts.push_back(le(d.var, imm(most_extent)));
   }
   for (size_t i : specialization.sized)
     f.facts.push_back(le(simplify(span_of(f[f.params[i].buffer])), imm(INT32_MAX)));

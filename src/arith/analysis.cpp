@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "arith/products.h"
 #include "ir/lookup.h"
 #include "ir/rewrite.h"
 
@@ -194,7 +195,13 @@ Info Analysis::of(const Expr& e) {
              [&](const StringImm& n) { return Info{.hash = std::hash<std::string>()(n.value)}; },
              [&](const Var& n) { return of_var(n, facts); },
              [&](const Unary& n) { return of_unary(n, of(n.a)); },
-             [&](const Binary& n) { return of_binary(n, of(n.a), of(n.b)); },
+             [&](const Binary& n) {
+               Info info = of_binary(n, of(n.a), of(n.b));
+               if (n.op == BinaryOp::mul && !info.data && info.range.max >= INT32_MAX)
+                 if (auto most = most_of_product(e, facts); most && *most <= type_range(n.dtype).max)
+                   info.range = {std::max<int64_t>(info.range.min, 0), std::min(info.range.max, *most)};
+               return info;
+             },
              [&](const Cast& n) { return of_cast(n, of(n.a)); },
              [&](const Select& n) {
                Gather g{{.hash = 98}};

@@ -2,6 +2,7 @@
 // rounds to zero where ours rounds down, and its small integers are promoted to int.
 #include <cmath>
 
+#include "arith/products.h"
 #include "codegen/c_like.h"
 
 namespace tl::c {
@@ -359,9 +360,15 @@ Text Printer::print_division(const Binary& n) {
   Interval a = range_of(n.a), b = range_of(n.b);
   // Of the least number by -1 C++ says nothing for int and wider; narrower quotients grow to int.
   bool overflows = t.is_signed() && a.min <= range_of_type(t).min && b.min <= -1 && b.max >= -1;
+  auto divisor = as_int(n.b);
+  // Half the instructions of a signed one, which a compiler that does not know the ranges has to take.
+  if (t.is_signed() && t.bits >= 32 && !divisor && a.min >= 0 && b.min >= 0) {
+    std::string_view bits = t.bits == 64 ? "u64" : "u32";
+    return {
+        fmt::format("{0}({1}({2}) {3} {1}({4}))", type(t), bits, text(n.a), quotient ? "/" : "%", text(n.b))};
+  }
   if (t.is_unsigned() || (floors ? a.min >= 0 && b.min >= 0 : !overflows))
     return print_infix(n, quotient ? "/" : "%", product);
-  auto divisor = as_int(n.b);
   if (floors && divisor && *divisor > 0 && (*divisor & (*divisor - 1)) == 0) {
     if (quotient)
       return {fmt::format("{} >> {}", text(n.a, prefix), __builtin_ctzll(uint64_t(*divisor))), shift};
@@ -376,7 +383,12 @@ Text Printer::print_division(const Binary& n) {
 // range.
 Text Printer::print_wrapping(const Binary& n) {
   DType t = n.dtype;
-  if (fits(n.op, range_of(n.a), range_of(n.b), t)) return print_infix(n, symbol(n.op), rank_of(n.op));
+  bool stays = fits(n.op, range_of(n.a), range_of(n.b), t);
+  if (!stays && n.op == BinaryOp::mul) {
+    auto most = most_of_product(Expr(&n), facts);
+    stays = most && *most <= type_range(t).max;
+  }
+  if (stays) return print_infix(n, symbol(n.op), rank_of(n.op));
   if (t == u32) return print_infix(n, symbol(n.op), rank_of(n.op));
   std::string s = unsigned_text(Expr(&n), loosest);
   return {t.bits < 32 ? low_bits(t, s) : fmt::format("{}({})", type(t), s)};

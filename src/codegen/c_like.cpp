@@ -167,7 +167,12 @@ void Printer::print_for(const For& n) {
   Facts outside = facts;
   Expr min = has_load(n.min) ? hoisted(n.min, "first") : n.min;  // bounds are evaluated once
   Expr extent = has_load(n.extent) ? hoisted(n.extent, "count") : n.extent;
-  std::string first = text(min), last = text(is_int(min, 0) ? extent : simplify(min + extent, facts), shift);
+  auto* wide = extent.as<Cast>();  // of an extent in 32 bits: as wide as the variable then is
+  bool is_cast = wide && wide->a->dtype == i32 && wide->dtype == i64;
+  std::string first = text(min), last = text(!is_int(min, 0) ? simplify(min + extent, facts)
+                                             : is_cast       ? wide->a
+                                                             : extent,
+                                             shift);
   Interval begin = range_of(min), trips = range_of(extent);
   __int128 top = __int128(begin.max) + trips.max;  // the variable itself ends there
   facts.bind(n.var, Interval{begin.min, top <= INT64_MAX ? int64_t(top) - 1 : INT64_MAX});

@@ -123,6 +123,9 @@ struct Narrower final : ScopedRewriter {
         narrowed_lets.emplace(n->var.get(), name);
         return let(name, value, n->span);
       }
+    if (auto* n = s.as<For>(); n && n->extent->dtype == i64 && !is_const(n->extent))
+      if (Expr extent = narrow(n->extent))
+        return children(for_loop(n->var, n->min, cast(i64, extent), n->loop, n->body, n->span, n->attrs));
     if (auto* n = s.as<Store>()) {
       std::vector<Expr> index;
       for (auto& i : n->index) index.push_back(narrowed(n->buffer, i));

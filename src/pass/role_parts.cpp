@@ -1,5 +1,7 @@
 #include "pass/role_parts.h"
 
+#include <algorithm>
+
 #include "ops/regions.h"
 #include "pass/turns.h"
 #include "pass/warp_width.h"
@@ -58,8 +60,15 @@ Stmt DividedKernel::arrive(BufferId words, const Expr& slot, bool together, Span
   return block(std::move(out), span);
 }
 
+// Else the number is a product that 32 bits may not hold: 3 to 4 % of a GEMM
+// (bench/results/2026-11-28-dynamic.md).
+static bool has_constant_lengths(const WalkContext& at) {
+  return std::ranges::all_of(at.loops,
+                             [&](auto* loop) { return loop == at.loops.front() || as_int(loop->extent); });
+}
+
 Expr DividedKernel::turn(const void* of, const Stmt& s, const WalkContext& at) {
-  if (Expr number = turn_of(at)) return number;
+  if (Expr number = turn_of(at); number && has_constant_lengths(at)) return number;
   auto it = counters.find(of);
   if (it == counters.end()) {
     auto* loop = s.as<For>();
