@@ -197,7 +197,7 @@ Info Analysis::of(const Expr& e) {
              [&](const Unary& n) { return of_unary(n, of(n.a)); },
              [&](const Binary& n) {
                Info info = of_binary(n, of(n.a), of(n.b));
-               if (n.op == BinaryOp::mul && !info.data && info.range.max >= INT32_MAX)
+               if (n.op == BinaryOp::mul && !info.data)
                  if (auto most = most_of_product(e, facts); most && *most <= type_range(n.dtype).max)
                    info.range = {std::max<int64_t>(info.range.min, 0), std::min(info.range.max, *most)};
                return info;

@@ -29,6 +29,7 @@ struct ExprGenerator {
   std::vector<Assignment> samples = {};
   bool data = false;  // variables are names of data: extreme, and wrapping at 64 bits, too
   bool in_lanes = false;
+  std::vector<Expr> multiplied = {};  // the variables of which a product is bounded by a fact
 
   int64_t below(int64_t n) { return int64_t(random() % uint64_t(n)); }
   bool chance(int percent) { return below(100) < percent; }
@@ -117,7 +118,8 @@ struct ExprGenerator {
   }
   // A condition that enough samples meet becomes a fact; the others go.
   void make_fact() {
-    Expr condition = comparison(2, i64);
+    Expr condition = chance(25) ? bounded_product() : comparison(2, i64);
+    if (!condition) return;
     std::vector<Assignment> met;
     for (auto& a : samples) try {
         if (Evaluator{.vars = a, .strict = !data, .extreme = data}(condition).i) met.push_back(a);
@@ -126,6 +128,37 @@ struct ExprGenerator {
     if (met.size() < 12) return;
     samples = std::move(met);
     facts.assume(condition);
+  }
+
+  // x*y <= what it is in some sample, of two or three variables
+  Expr bounded_product() {
+    multiplied.clear();
+    Expr product = product_of([&](const Expr& v) { return multiplied.emplace_back(v); });
+    const Assignment& some = samples[size_t(below(int64_t(samples.size())))];
+    try {
+      Wide most = Evaluator{.vars = some, .strict = !data, .extreme = data}(product).i;
+      return most < INT64_MAX && most > INT64_MIN ? le(product, imm(int64_t(most))) : Expr();
+    } catch (const NoMeaning&) {
+      return {};
+    }
+  }
+  template <class Of>
+  Expr product_of(Of of) {
+    std::vector<Expr> some = multiplied;
+    for (auto& u : vars)
+      if (u.var->dtype == i64 && multiplied.empty()) some.push_back(u.var);
+    Expr product = imm(1);
+    for (int64_t i = 2 + below(2); i > 0 && !some.empty(); i--)
+      product = product * of(some[size_t(below(int64_t(some.size())))]);
+    return product;
+  }
+  // How many tiles such variables have, multiplied: ceildiv(x, 8) * ceildiv(y, 3)
+  Expr numbers_of_tiles() {
+    return product_of([&](const Expr& v) {
+      int64_t tile = 1 + below(9);
+      Expr tiles = floordiv(v + (chance(80) ? tile - 1 : below(20)), tile);
+      return chance(20) ? cast(i64, cast(i32, tiles)) : tiles;
+    });
   }
 
   // ── expressions ─────────────────────────────────────────────────────────────────────────────────────
@@ -168,6 +201,7 @@ struct ExprGenerator {
     if (pick < 19) return cast(t, integer(int_type(), depth - 1));
     if (pick < 20) return cast(t, boolean_of(depth - 1));
     if (pick < 22) return element(t, depth);
+    if (pick < 24 && t == i64) return numbers_of_tiles();
     BinaryOp op = any(ops);
     Expr a = integer(t, depth - 1);
     bool by_constant = op == BinaryOp::mul || (op >= BinaryOp::floordiv && op <= BinaryOp::truncmod);
@@ -232,6 +266,7 @@ struct ExprGenerator {
   Expr anything() {
     in_lanes = false;
     int pick = int(below(100)), depth = 2 + int(below(4));
+    if (pick < 5) return numbers_of_tiles();
     if (pick < 60) return integer(int_type(), depth);
     if (pick < 80) return boolean_of(depth);
     if (pick < 87) return floating(chance(60) ? f32 : chance(50) ? f16 : f64, depth - 1);

@@ -193,3 +193,28 @@ TEST_CASE("an unsigned number of 64 bits may be no number of int64") {
   CHECK_EQ(cast(f32, imm((int64_t(1) << 60) + (int64_t(1) << 36) + 1, i64)).as<FloatImm>()->value,
            0x1p60 + 0x1p37);
 }
+
+TEST_CASE("a product of numbers of tiles is bounded by a product of lengths") {
+  constexpr int64_t most = 600, longest = 600;
+  Facts facts;
+  Expr m = bounded(facts, "m", 1, longest), n = bounded(facts, "n", 1, longest),
+       k = bounded(facts, "k", 1, longest);
+  facts.assume(le(m * n, imm(most)));
+  Expr tiles = ceildiv(m, imm(8)) * ceildiv(n, imm(16));
+  int64_t reached = 0;
+  for (int64_t x = 1; x <= longest; x++)
+    for (int64_t y = 1; x * y <= most; y++) reached = std::max(reached, (x + 7) / 8 * ((y + 15) / 16));
+  Interval r = interval_of(tiles, facts);
+  CHECK(r.min >= 0);
+  CHECK(r.max >= reached);
+  CHECK(r.max < 2 * most);
+  CHECK(interval_of(floordiv(m + 3, imm(4)) * n, facts).max >= (most + 3) / 4);
+  // One with more factors is no smaller, as all are at least 1; one with others says nothing.
+  facts.assume(le(m * k * 2, imm(100)));
+  CHECK(interval_of(m * k, facts).max == 50);
+  CHECK(interval_of(n * k, facts).max == longest * longest);
+  Facts empty;  // lengths that may be 0: m*n <= most says nothing of m
+  Expr a = bounded(empty, "a", 0, longest), b = bounded(empty, "b", 0, longest);
+  empty.assume(le(a * b, imm(most)));
+  CHECK(interval_of(ceildiv(a, imm(8)) * ceildiv(b, imm(16)), empty).max == 75 * 38);
+}
