@@ -3,6 +3,11 @@
 // wait.  Likewise in front of the fence that products begin with, so that it moves nothing that threads write
 // to them behind the fence. At level machine, where the order of statements is fixed.
 //
+// Sums to which threads write before a loop of products that may run not once are named in front of it: else
+// the device compiler writes them again at its end, for the way around the loop, and ptxas lets each product
+// end before the next begins (C7515).  So does it where sums are constants on one path and loaded on another:
+// these are one word each only behind an instruction.
+//
 // What a wait completes is found by walking forward with the groups in flight, as sets of registers: loops
 // until nothing changes, and both arms of a condition. Registers that are in flight behind the wait, or at
 // the fence, on some way stay as they are.
@@ -71,10 +76,13 @@ struct InFlight {
 
 struct Finder {
   const Function& f;
-  // By a wait, or used by the products behind a fence; in flight behind the wait, or at the fence.
+  // By a wait, or used by the products behind a fence or in a loop; in flight behind the wait, or at the
+  // fence, or in front of the loop.
   std::map<const StmtNode*, Registers> named = {}, left = {};
-  std::map<const StmtNode*, bool> is_fence = {};
+  // What the registers are named in front of, and not behind; of these, loops and conditions.
+  std::set<const StmtNode*> is_in_front = {}, entered = {};
   const StmtNode* fence = nullptr;  // the latest
+  Registers defined = {};           // by threads, and not summed up since
   InFlight now = {};
 
   void wait(const Stmt& s, size_t still) {
@@ -91,7 +99,7 @@ struct Finder {
     if (warpgroup_row_of(*c.intrinsic)) {
       auto* d = place_of(c.args[0]);
       if (d && fence) named[fence].insert(d->buffer);
-      if (d) now.open.sums.insert(d->buffer);
+      if (d) now.open.sums.insert(d->buffer), defined.erase(d->buffer);
       auto* a = place_of(c.args[1]);
       if (a && f[a->buffer].scope != Scope::shared) now.open.factors.emplace(s.get(), a->buffer);
       return;
@@ -100,7 +108,7 @@ struct Finder {
     const AsyncInstr* row = async_row_of(*c.intrinsic);
     if (row && row->does == AsyncKind::gemm_fence) {
       fence = s.get();
-      is_fence[fence] = true;
+      is_in_front.insert(fence);
       left[fence].merge(now.all());
     }
     if (row && row->does == AsyncKind::gemm_commit) now.groups.push_back(std::exchange(now.open, {}));
@@ -112,9 +120,24 @@ struct Finder {
   }
   // A program that writes them before the product has ended has a race, which the simulator finds.
   void written(const Stmt& s) {
-    for (auto& e : effects_of(s).list)
-      if (e.writes())
-        for (auto& g : now.groups) g.kept.erase(e.buffer), drop(g, e.buffer);
+    for (auto& e : effects_of(s).list) {
+      if (!e.writes()) continue;
+      if (f[e.buffer].scope != Scope::shared && f[e.buffer].scope != Scope::global) defined.insert(e.buffer);
+      for (auto& g : now.groups) g.kept.erase(e.buffer), drop(g, e.buffer);
+    }
+  }
+  // In front of what holds products and may be left out, as a whole.
+  void enter(const Stmt& s) {
+    Registers summed;
+    visit(s, [&](const Call& c) {
+      if (auto* d = warpgroup_row_of(*c.intrinsic) ? place_of(c.args[0]) : nullptr) summed.insert(d->buffer);
+    });
+    for (BufferId b : summed)
+      if (defined.contains(b)) named[s.get()].insert(b);
+    if (summed.empty()) return;
+    left[s.get()].merge(now.all());
+    is_in_front.insert(s.get());
+    entered.insert(s.get());
   }
   void end_iteration(const Stmt& body, const std::set<const StmtNode*>& outside) {
     std::set<BufferId> computed = written_buffers(body);
@@ -165,13 +188,14 @@ struct Finder {
     if (auto* n = s.as<Block>()) {
       for (auto& x : n->stmts) walk(x);
     } else if (auto* n = s.as<For>()) {
-      if (is_written_out(*n))
-        written_out(*n);
-      else
-        loop(n->body);
+      if (is_written_out(*n)) return written_out(*n);
+      enter(s);
+      loop(n->body);
     } else if (auto* n = s.as<While>()) {
+      enter(s);
       loop(n->body);
     } else if (auto* n = s.as<If>()) {
+      enter(s);
       InFlight before = now;
       walk(n->then_body);
       InFlight after = std::exchange(now, before);
@@ -214,27 +238,73 @@ Registers rounded_one_by_one(const Stmt& body) {
   return found;
 }
 
+// The registers whose value is one thing or another as a condition says that is the same for all of a tile.
+struct Paths {
+  Registers found = {};
+  std::set<const ExprNode*> varying = {}, chosen = {};  // names: what loops change, what a condition chose
+
+  bool uses(const Expr& e, const std::set<const ExprNode*>& names) const {
+    return contains(e, [&](const Var& v) { return names.contains(&v); });
+  }
+  bool is_chosen(const Expr& e) const {
+    return uses(e, chosen) || contains(e, [&](const Select& s) { return !uses(s.cond, varying); });
+  }
+  void walk(const Stmt& s, bool under) {
+    if (!s) return;
+    if (auto* n = s.as<Block>()) {
+      for (auto& x : n->stmts) walk(x, under);
+    } else if (auto* n = s.as<For>()) {
+      varying.insert(n->var.get());
+      walk(n->body, under);
+    } else if (auto* n = s.as<While>()) {
+      walk(n->body, under);
+    } else if (auto* n = s.as<Group>()) {
+      walk(n->body, under);
+    } else if (auto* n = s.as<If>()) {
+      bool splits = under || (!uses(n->cond, varying) && !contains_products(s));
+      walk(n->then_body, splits);
+      walk(n->else_body, splits);
+    } else if (auto* n = s.as<Let>()) {
+      if (uses(n->value, varying)) varying.insert(n->var.get());
+      if (is_chosen(n->value)) chosen.insert(n->var.get());
+    } else if (auto* n = s.as<Store>()) {
+      if (under || is_chosen(n->value)) found.insert(n->buffer);
+    }
+  }
+  static bool contains_products(const Stmt& s) {
+    bool found = false;
+    visit(s, [&](const Call& c) { found |= warpgroup_row_of(*c.intrinsic) != nullptr; });
+    return found;
+  }
+};
+
 }  // namespace
 
 Function keep_results(Function f, const Target& target) {
   if (target.warpgroup.empty()) return f;
   const Intrinsic &results = *find_instr("wgmma_results"),
-                  &behind_fence = *find_instr("wgmma_results_behind_fence");
+                  &behind_fence = *find_instr("wgmma_results_behind_fence"),
+                  &of_paths = *find_instr("wgmma_results_of_paths");
   for (Kernel& k : f.kernels) {
     Finder finder{f};
     finder.walk(k.body);
     if (finder.named.empty()) continue;
     Registers one_by_one = rounded_one_by_one(k.body);
+    Paths paths;
+    paths.walk(k.body, false);
     k.body = splice(k.body, [&](const Stmt& original, const Stmt& walked) {
       std::vector<Stmt> out;
       for (BufferId b : finder.named[original.get()]) {
         if (finder.left[original.get()].contains(b)) continue;
         int64_t bytes = f[b].elements * f[b].dtype.bytes();
         Expr first = address(load(f[b].dtype, b, {imm(0)}), "", original->span);
-        bool fenced = !finder.is_fence[original.get()] && one_by_one.contains(b);
-        out.push_back(eval(call(fenced ? behind_fence : results, {first, imm(bytes, i32)}), original->span));
+        bool is_wait = !finder.is_in_front.contains(original.get());
+        const Intrinsic& row = is_wait && one_by_one.contains(b) ? behind_fence
+                               : finder.entered.contains(original.get()) && paths.found.contains(b) ? of_paths
+                                                                                                    : results;
+        out.push_back(eval(call(row, {first, imm(bytes, i32)}), original->span));
       }
-      out.insert(finder.is_fence[original.get()] ? out.end() : out.begin(), walked);
+      out.insert(finder.is_in_front.contains(original.get()) ? out.end() : out.begin(), walked);
       return out;
     });
   }

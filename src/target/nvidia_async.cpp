@@ -320,6 +320,7 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
       gemm_row("wgmma_wait_group",   AsyncKind::gemm_wait,    gemms, "n",  "n",  "wgmma.wait_group.sync.aligned {0};"),
       gemm_row("wgmma_results",      AsyncKind::gemm_results, none,  "xn", "vn", ""),
       gemm_row("wgmma_results_behind_fence", AsyncKind::gemm_results, none, "xn", "vn", ""),
+      gemm_row("wgmma_results_of_paths", AsyncKind::gemm_results, none, "xn", "vn", ""),
       gemm_row("setmaxnreg_inc", AsyncKind::more_registers, none, "n", "n", "setmaxnreg.inc.sync.aligned.u32 {0};"),
       gemm_row("setmaxnreg_dec", AsyncKind::fewer_registers, none, "n", "n", "setmaxnreg.dec.sync.aligned.u32 {0};"),
   };
