@@ -87,7 +87,15 @@ void bind_memory(nb::class_<Builder>& c) {
       .def("alias", &Builder::alias, "name"_a, "of"_a, "shape"_a, "dtype"_a, "what"_a)
       .def("annotate_safe_value", &Builder::annotate_safe_value, "buffer"_a, "value"_a)
       .def("load", &Builder::load, "buffer"_a, "index"_a)
-      .def("from_end", &Builder::from_end, "name"_a, "index"_a, "extent"_a)
+      .def(
+          "from_end",
+          [](const Builder& b, const std::string& name, const Value& index,
+             const Value& extent) -> std::optional<Expr> {
+            Expr made = b.from_end(name, index, extent);
+            if (equal(made, to_index(index, name, b.here()))) return {};
+            return made;
+          },
+          "name"_a, "index"_a, "extent"_a)
       .def("store", &Builder::store, "buffer"_a, "index"_a, "value"_a)
       .def("evaluate", &Builder::evaluate, "value"_a)
       .def("let", &Builder::let, "name"_a, "value"_a)

@@ -5,6 +5,7 @@
 
 #include "api/bounds.h"
 #include "api/infinite_constants.h"
+#include "api/loops_of_operators.h"
 #include "base/error.h"
 #include "ir/affine_form.h"
 #include "ir/names.h"
@@ -462,6 +463,7 @@ Function Builder::finish() {
   f.span = f.kernels[0].span;
   finished = true;
   for (Note& n : take_infinite_constants()) f.notes.push_back(std::move(n));
+  f = order_loops_of_operators(std::move(f));
   check_bounds_of_tiles(f);
   if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
   check_tiles(f);

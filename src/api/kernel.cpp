@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "api/loops_of_operators.h"
 #include "api/refused.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -82,7 +83,7 @@ void dump_text(const std::string& folder, const std::string& name, const std::st
 }  // namespace
 
 Function parse_text(std::string_view text, std::string_view file) {
-  Function f = complete_tiles(parse(text, file, text_vocabulary()));
+  Function f = complete_tiles(order_loops_of_operators(parse(text, file, text_vocabulary())));
   check_warp_schedules(f);
   return f;
 }

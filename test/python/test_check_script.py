@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tilelang.language import surface
 from tilelang.tools.command_line import main
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +28,12 @@ def checked(tmp_path, capsys, text):
             "3:31",
         ),
         ("from tvm import relay\n", "relay", "3:17"),
+        ("x = T.prefetch(1)\n", "T.prefetch is a hint that fetches a line of the cache early", "3:5"),
+        (
+            "@T.prim_func\ndef f(A: T.Tensor((3,), 'int8'), **more):\n    pass\n",
+            "a kernel names its parameters, each a tensor or a number that a call passes, but 'more' takes",
+            "4:36",
+        ),
         ("def f():\n    T.copyy(1, 2)\n", "did you mean T.copy?", "4:5"),
         ("k = tilelang.jitt\n", "module 'tilelang' has no attribute 'jitt'", "3:5"),
         (
@@ -82,12 +89,26 @@ def test_what_would_fail(tmp_path, capsys, text, said, place):
         "from tilelang.profiler import do_bench\nimport tilelang.layout.cute as cute\ncute.Layout\n",
         "def f(x, y, t):\n    T.tvm_thread_allreduce(T.uint32(1), x, True, y, t, dtype='handle')\n"
         "    T.reinterpret(T.uint64(0), dtype='handle')\n",
+        "@T.macro\ndef m(x, *more, scale=1.0, **rest):\n    for y in more:\n        x[0] = y * scale\n",
+        "def f(A):\n    T.call_extern('f', A, dtype='handle')\n    T.call_extern('float32', 'f', A)\n",
+        "from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import TensorCoreIntrinEmitter\n",
         "def f(dtype):\n    try:\n        return T.float16\n    except KeyError:\n        return None\n",
     ],
 )
 def test_what_would_not(tmp_path, capsys, text):
     out, status = checked(tmp_path, capsys, text)
     assert (out, status) == ("0 faults in 1 script\n", 0)
+
+
+def test_every_name_that_does_not_work(tmp_path, capsys):
+    absent = surface.table()[0]
+    names = [surface.short(path) for path, entry in absent.items() if " = " not in entry.declared]
+    modules = {name.rpartition(".")[0] for name in names if not name.startswith("T.")}
+    calls = [f"import {module}\n" for module in sorted(modules)] + [f"{name}\n" for name in names]
+    out, status = checked(tmp_path, capsys, "".join(calls))
+    for name, entry in zip(names, (e for e in absent.values() if " = " not in e.declared), strict=True):
+        assert f"{name} {entry.reason}" in out, name
+    assert status == 1
 
 
 def test_nothing_is_run(tmp_path, capsys):

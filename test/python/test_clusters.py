@@ -116,7 +116,8 @@ REFUSED = [
     ("cluster_dims=2", "T.tma_copy(S, A, cluster_mask=3)", "cluster_mask is for loads"),
     ("cluster_dims=2", "T.copy_cluster(S, S[0:32, :], dst_block=1)", "their shapes must be equal"),
     ("cluster_dims=2", "T.copy_cluster(A, S, dst_block=1)", "but A is not in it"),
-    ("cluster_dims=2", "T.copy_cluster(S[:, 0:32], R[:, 0:32], dst_block=1)", "is not one run of memory"),
+    ("cluster_dims=2", "T.copy_cluster(S[:, 0], R[:, 0], dst_block=1)", "is not one run of memory"),
+    ("cluster_dims=2", "T.copy_cluster(S[:, 0:2], R[:, 0:2], dst_block=1)", "but multiples of 16 are copied"),
     (
         "cluster_dims=2",
         "T.copy_cluster(S, R, remote_barrier=b)",
@@ -226,3 +227,31 @@ def test_all_orders_are_not_tried():
     function, x, wanted = exchanged(blocks=2)
     with pytest.raises(tilelang.CompileError, match="runs in clusters of blocks; try a number of schedules"):
         tilelang.compile(function, target=SIM).simulate(x, wanted.copy(), schedules="all")
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["threads", "remote_barrier"])
+def test_a_part_of_several_runs_of_memory(beside):
+    """Rows of a tile, and rows of planes of another: each run goes by itself."""
+
+    @T.prim_func
+    def main(X: T.Tensor((2, 3, 8, 64), "float32"), Y: T.Tensor((2, 3, 8, 64), "float32")):
+        with T.Kernel(2, threads=64, cluster_dims=2) as b:
+            S = T.alloc_shared((3, 8, 64), "float32")
+            D = T.alloc_shared((3, 4, 32), "float32")
+            landed = T.alloc_cluster_barrier(1)
+            if T.get_thread_binding() == 0:
+                T.mbarrier_arrive_expect_tx(landed, 3 * 4 * 32 * 4)
+            T.copy(X[b, :, :, :], S)
+            if beside:
+                T.copy_cluster(S[:, 2:6, 16:48], D, dst_block=1 - b, remote_barrier=landed)
+                T.barrier_wait(landed, 0)
+            else:
+                T.copy_cluster(S[:, 2:6, 16:48], D, dst_block=1 - b)
+                T.cluster_sync()
+            T.copy(D, Y[b, :, 0:4, 0:32])
+
+    x, y = numbers((2, 3, 8, 64), "float32"), np.full((2, 3, 8, 64), np.nan, np.float32)
+    report = tilelang.compile(main, target=SIM).simulate(x, y, schedules=4)
+    assert not report.findings
+    assert np.array_equal(y[:, :, 0:4, 0:32], x[::-1, :, 2:6, 16:48])
+    tilelang.compile(main, target="cuda -arch=sm_90a")

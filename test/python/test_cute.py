@@ -104,3 +104,43 @@ def test_get_swizzle_layout(dtype, row):
     assert layout.is_equal(layout)
     with pytest.raises(tilelang.CompileError, match="must be 16, 32, 64 or 128 bytes"):
         get_swizzle_layout(0, 0, 24, "float16")
+
+
+def test_swizzles_of_many_bits_and_behind_offsets():
+    """of up to as many bits as the offsets have, at any distance, and where the tile does not begin at 0"""
+    cases = {  # (rows, columns), the swizzle, the offset
+        (16, 64): (Swizzle(4, 2, 4), 0),
+        (32, 64): (Swizzle(5, 1, 5), 0),
+        (8, 64): (Swizzle(3, 3, 3), 128),
+        (4, 32): (Swizzle(2, 3, 3), 32 * 3 + 8),
+        (2, 8): (Swizzle(0, 0, 3), 5),
+    }
+    for (rows, columns), (swizzle, offset) in cases.items():
+        given = T.Layout((rows, columns), lambda i, j, s=swizzle, o=offset, n=columns: s(o + i * n + j))
+        made = ComposedLayout.from_tilelang(given)
+        assert made == ComposedLayout(swizzle, offset, Layout((rows, columns), (columns, 1)))
+        assert hash(made) == hash(ComposedLayout(swizzle, offset, made.layout)) and made != given
+        assert [made((i, j)) for i in range(rows) for j in range(columns)] == [p for (p,) in given.points()]
+    with pytest.raises(ValueError, match="is not a swizzle after an offset and a layout"):
+        ComposedLayout.from_tilelang(T.Layout((8, 64), lambda i, j: i * 64 + j * j % 64))
+
+
+def test_layouts_of_the_language_are_equal_and_read_alike():
+    def swizzled():
+        return T.Layout((8, 64), lambda i, j: i * 64 + (j ^ (i * 8)))
+
+    def spread(registers=2):
+        return T.Fragment((8, 8), lambda i, j: (i * 4 + j // 2, j % registers))
+
+    for make, other in ((swizzled, T.Layout((8, 64), lambda i, j: i * 64 + j)), (spread, spread(1))):
+        a, b = make(), make()
+        assert a == b and hash(a) == hash(b) and a is not b and a != other and a != "a layout"
+        assert a.index == a.forward_index == a.get_forward_index() and a.shape is a.shape
+        assert a.get_forward_vars() == a.get_forward_vars()
+        assert {a: 1}[b] == 1
+    assert swizzled() != T.Layout((4, 64), lambda i, j: i * 64 + j)
+    fragment = spread()
+    assert fragment.layout is fragment.layout and fragment.thread is fragment.forward_thread
+    assert fragment((3, 5)) == fragment(3, 5) == (14, 1) and fragment.holders((3, 5)) == [(14, 1)]
+    assert fragment.map_forward_index((3, 5)) == [1] and fragment.map_forward_thread((3, 5)) == 14
+    assert swizzled()((1, 8)) == swizzled()([1, 8]) == swizzled().map((1, 8)) == 64

@@ -75,7 +75,6 @@ MISTAKES = {
         10,
         "T.empty inside a T.Kernel",
     ),
-    "no kernel": (A4 + B4, 5, "has no kernel"),
 }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import assert_round_trip, failure, source
+from helpers import assert_round_trip, failure, kernel, source
 
 SIMULATED = ["sim:sm_80", "reference"]
 CHIPS = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
@@ -360,7 +360,8 @@ SIGNATURE = "A: T.Tensor((64, 8), 'float32'), n: T.int32"
     ("T.ptx('mov.u32 {out}, {1};', n, out='int32')", "the template names {1}, but there is 1 operand"),
     ("T.ptx('mov.u32 {out}, {0};', n)", "the template names {out}, but there are 0 outputs"),
     ("T.ptx('mov.u32 {out}, {0};', n, out='int8')", "a result cannot be"),
-    ("T.call_extern('float32', 'not a name(')", "is the name of a function"),
+    ("T.call_extern('float32', 'not a name(')", "the name of a function is expected"),
+    ("T.call_extern('f', n)", "no dtype of the value is given, and 'f' is none: write T.call_extern(dtype"),
     ("T.call_extern('float32', 'f', 'text')", "takes values and pointers, not text"),
     ("T.call_pure_extern('void', 'f', 1)", "does nothing"),
 ])  # fmt: skip
@@ -379,3 +380,33 @@ def test_an_eval_that_gives_nothing_says_so():
 
     with pytest.raises(TypeError, match="eval of nothing gave"):
         tilelang.compile(main, target="sim:sm_80")(np.zeros(32, np.float32))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "T.call_extern('float32', 'fabsf', A[i])",
+        "T.call_extern('fabsf', 'float32', A[i])",
+        "T.call_extern('fabsf', A[i], dtype='float32')",
+        "T.call_extern('float32', A[i], func_name='fabsf')",
+        "T.call_extern(A[i], dtype=T.float32, func_name='fabsf')",
+        "T.call_pure_extern(T.float32, 'fabsf', A[i])",
+        "T.call_pure_extern('fabsf', A[i], dtype='float32')",
+    ],
+)
+def test_forms_of_a_call(call, tmp_path, target):
+    main = kernel(tmp_path, f"for i in T.Parallel(8):\n    B[i] = {call}", signature=TWO)
+    a, b = np.linspace(-3, 4, 8, dtype=np.float32), np.full(8, np.nan, np.float32)
+    tilelang.compile(main, target=target)(a, b)
+    assert np.array_equal(b, np.abs(a))
+
+
+TWO = "A: T.Tensor((8,), 'float32'), B: T.Tensor((8,), 'float32')"
+
+
+@pytest.mark.parametrize(
+    "call", ["'void', '__syncthreads'", "'__syncthreads', dtype='handle'", "None, '__syncthreads'"]
+)
+def test_forms_of_a_call_that_gives_nothing(call, tmp_path):
+    text = kernel(tmp_path, f"T.call_extern({call})", signature=TWO).text
+    assert "sync_threads()" in text

@@ -8,7 +8,7 @@ import tilelang
 import tilelang.language as T
 from emitter_gemm import DTYPES, operands, product, tl_matmul
 from tilelang import CompileError
-from tilelang.intrinsics import TensorCoreIntrinEmitter, mma_layout
+from tilelang.intrinsics import INT4TensorCoreIntrinEmitter, TensorCoreIntrinEmitter, mma_layout
 from tilelang.layout import make_matrix_fragment
 
 
@@ -138,3 +138,58 @@ def test_what_it_refuses():
 
     with pytest.raises(CompileError, match="mma_m16n8k32_e4m3_f32 is not an instruction of sm_80"):
         tilelang.compile(fp8, target="sim:sm_80")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("by_atom", [False, True], ids=["mma", "mma_atom"])
+def test_two_integers_in_a_byte(dtype, by_atom):
+    """INT4TensorCoreIntrinEmitter: each byte of A and B is two neighbours along k, the lower one first."""
+    M, N, K = 32, 32, 256
+    e = INT4TensorCoreIntrinEmitter(
+        dtype, dtype, "int32", False, True, block_row_warps=1, block_col_warps=1, warp_row_tiles=M,
+        warp_col_tiles=N, chunk=K // 2,
+    )  # fmt: skip
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K // 2), dtype), B: T.Tensor((N, K // 2), dtype), C: T.Tensor((M, N), "int32")):
+        with T.Kernel(1, threads=e.threads):
+            As, Bs = T.alloc_shared((M, K // 2), dtype), T.alloc_shared((N, K // 2), dtype)
+            Al = T.alloc_local((e.warp_rows * e.local_size_a,), dtype)
+            Bl = T.alloc_local((e.warp_cols * e.local_size_b,), dtype)
+            Cl = T.alloc_local((e.warp_rows * e.warp_cols * e.local_size_out,), "int32")
+            T.copy(A, As)
+            T.copy(B, Bs)
+            T.clear(Cl)
+            for ki in T.serial(K // 2 // e.micro_size_k):
+                e.ldmatrix_a(Al, As, ki)
+                e.ldmatrix_b(Bl, Bs, ki)
+                if by_atom:
+                    for i, j in T.grid(e.mma_num_inst_m, e.mma_num_inst_n):
+                        e.mma_atom(Al, Bl, Cl, i, j)
+                else:
+                    e.mma(Al, Bl, Cl)
+            e.stmatrix(Cl, C, pid_m=0, pid_n=0)
+
+    low = -8 if dtype == "int8" else 0
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(low, low + 16, (n, K)) for n in (M, N))
+    packed = [((x[:, ::2] & 15) | (x[:, 1::2] & 15) << 4).astype(np.uint8).view(dtype) for x in (a, b)]
+    c = np.full((M, N), -1, np.int32)
+    tilelang.compile(main, target="sim:sm_80")(*packed, c)
+    assert np.array_equal(c, a @ b.T)
+    tilelang.compile(main, target="cuda -arch=sm_80")
+
+
+def test_what_two_integers_in_a_byte_are():
+    with pytest.raises(CompileError, match="A is float16 and B is float16; both must be int8, of two int4"):
+        INT4TensorCoreIntrinEmitter("float16", "float16", "float32")
+
+
+def test_module_paths_of_the_emitters():
+    from tilelang.cuda.intrinsics.macro.mma_macro_generator import INT4TensorCoreIntrinEmitter as int4
+    from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import TensorCoreIntrinEmitter as wgmma
+    from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import WGMMADescriptorParams as params
+    from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import compute_gmma_descriptor as constants
+
+    assert int4 is INT4TensorCoreIntrinEmitter and wgmma is T.WGMMATensorCoreIntrinEmitter
+    assert params is T.WGMMADescriptorParams and constants is T.compute_gmma_descriptor

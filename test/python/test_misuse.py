@@ -218,3 +218,12 @@ def test_dtypes_have_their_names_of_python(tmp_path):
     assert text.startswith("`/` takes float operands, not int32:")
     text = failure(tmp_path, "i8 = T.alloc_shared((8,), 'int16')\ni8[9] = 1").text
     assert "outside of i8: int16[8]" in text  # a name of the user's stays what it is
+
+
+@pytest.mark.parametrize("body", ["T.dp4a(x, x, s)", "T.dp4a(b, b, x)"])
+def test_types_that_dp4a_does_not_take(body, tmp_path):
+    """Published scripts catch a TypeError."""
+    tiles = "x = T.alloc_local((4,), 'float32')\ns = T.alloc_local((1,), 'int32')\n"
+    with pytest.raises(TypeError, match="T.dp4a: (A|C) is float32") as error:
+        kernel(tmp_path, tiles + "b = T.alloc_local((4,), 'int8')\n" + body)
+    assert isinstance(error.value, tilelang.CompileError)

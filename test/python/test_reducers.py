@@ -155,10 +155,10 @@ OVERLAP = {
     ),
 }
 NESTS = {
-    "for i in T.Parallel(4):\n    \tT.clear(S)": "clear may not stand in the T.Parallel loop on line 7",
-    "for i in T.Parallel(4):\n    for j in T.serial(2):\n        \tT.copy(S, S)": (
-        "all threads of the block carry"
+    "for i in T.Parallel(4):\n    S[i] = 1.0\n    \tT.clear(S)": (
+        "clear may not stand in the T.Parallel loop on line 7"
     ),
+    "for i in T.Parallel(4, coalesced_width=2):\n    \tT.clear(S)": "all threads of the block carry",
     "for i in T.vectorized(4):\n    \tT.fill(S, 1.0)": "whose iterations are lanes of one thread",
     "for i in T.vectorized(4):\n    \tfor j in T.vectorized(4):\n        S[i * 4 + j] = 1.0": (
         "make one of the two"
@@ -169,9 +169,7 @@ NESTS = {
     "for i in T.Parallel(4):\n    S[i] = 0.0\n    \tfor j in T.Parallel(4):\n        S[j] = 1.0": (
         "T.Parallel(m, n)"
     ),
-    "for i in T.Parallel(4):\n    \tfor j in T.Pipelined(4, num_stages=2):\n        S[i] = 1.0": (
-        "use T.serial"
-    ),
+    "for i in T.Parallel(4):\n    \tfor j in T.Pipelined(4, order=[0]):\n        S[i] = 1.0": "use T.serial",
     "for i in T.Parallel(4):\n    \tD = T.alloc_shared((4,), 'float32')\n    S[i] = 1.0": "D is allocated",
     "for i in T.Parallel(4):\n    S[i] = 1.0\n    \tT.sync_threads()": "do not reach it together",
 }

@@ -80,7 +80,7 @@ def test_a_name_of_cuda_is_listed(name):
 def test_a_name_in_a_file_of_its_folder():
     from tilelang.rocm.intrinsics.mfma_macro_generator import MatrixCorePreshuffleIntrinEmitter
 
-    with pytest.raises(tilelang.CompileError, match="Emitter is AMD's matrix instructions by hand"):
+    with pytest.raises(tilelang.CompileError, match="Emitter needs AMD's matrix instructions by hand"):
         MatrixCorePreshuffleIntrinEmitter()
 
 

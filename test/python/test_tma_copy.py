@@ -253,3 +253,31 @@ def test_a_tensor_that_the_kernel_itself_has_written(everywhere):
             tilelang.SimulationError, match=r"no fence for tensors .* execute fence_proxy_async\(\)"
         ):
             kernel.simulate(x, y, z, schedules=3)
+
+
+@pytest.mark.parametrize("scope", ["block", "T.ws", "condition"])
+def test_how_many_threads_come_to_a_copy(scope):
+    """leader_scope_threads: as many as come there; the first of them starts the copy, once."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            s, full = T.alloc_shared((64, 64), "float16"), T.alloc_barrier(1)
+            tx = T.get_thread_binding()
+            if scope == "block":
+                T.tma_copy(A, s, barrier=full, leader_scope_threads=256)
+            elif scope == "T.ws":
+                with T.ws(1):
+                    T.tma_copy(A, s, barrier=full, leader_scope_threads=128)
+            else:
+                if tx < 32:
+                    T.tma_copy(A, s, barrier=full, leader_scope_threads=32)
+            if tx == (128 if scope == "T.ws" else 0):
+                T.barrier_arrive(full)
+            T.barrier_wait(full, 0)
+            T.copy(s, B)
+
+    a = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
+    b = np.full((64, 64), np.nan, np.float16)
+    tilelang.compile(main, target="sim:sm_90a")(a, b)
+    assert np.array_equal(a, b)

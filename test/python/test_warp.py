@@ -266,6 +266,31 @@ def test_thread_allreduce(shape, threads, rows):
     cuda_text(gemv(N, K, threads, rows))
 
 
+@pytest.mark.parametrize("bound", ["named", "loop"])
+def test_thread_allreduce_along_a_bound_variable(bound):
+    @T.macro
+    def fold(A, B, tx):
+        out = T.alloc_local((1,), "int32")
+        with T.attr(T.comm_reducer(lambda x, y: x + y, [0]), "reduce_scope", 0):
+            T.evaluate(T.tvm_thread_allreduce(T.uint32(1), A[tx], True, out[0], tx, dtype="handle"))
+        B[tx] = out[0]
+
+    @T.prim_func
+    def main(A: T.Tensor((48,), "int32"), B: T.Tensor((48,), "int32")):
+        with T.Kernel(1, threads=48):
+            if bound == "named":
+                tx = T.thread_binding(0, 48, thread="threadIdx.x")
+                fold(A, B, tx)
+            else:
+                for tx in T.thread_binding(48, "threadIdx.x"):
+                    fold(A, B, tx)
+
+    a, b = np.random.default_rng(0).integers(-9, 9, 48).astype(np.int32), np.zeros(48, np.int32)
+    simulate(main, a, b)
+    assert (b == a.sum()).all()
+    cuda_text(main)
+
+
 def test_thread_allreduce_along_y():
     @T.prim_func
     def main(A: T.Tensor((6, 32), "int32"), B: T.Tensor((6, 32), "int32")):

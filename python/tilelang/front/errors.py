@@ -46,6 +46,10 @@ class UnboundName(CompileError, NameError):
     """A name of a kernel that is read before it is bound; also a NameError, as Python's own is."""
 
 
+class WrongType(CompileError, TypeError):
+    """A value of a type that a function does not take; also a TypeError, as published functions raise."""
+
+
 class ArrayForNumber(CompileError, TypeError):
     """An array where a number is due: an extent of a shape, or a value of the kernel."""
 

@@ -151,7 +151,8 @@ def _point(buffer: Buffer, i: Any, n: Any) -> Any:
         )
     if i.__class__ is int and i >= 0:
         return i
-    return constant(builder().from_end(buffer.name, i, n))
+    counted = builder().from_end(buffer.name, i, n)
+    return i if counted is None else constant(counted)
 
 
 def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:

@@ -22,13 +22,14 @@ class Trace:
         builder hint kernel file site writes owned dynamics reducers generator aliased attributes
         pass_configs compile_flags undecided activations branches born outputs returns eager parameters
         sources attrs breakpoints large texts blocks barriers layouts
-        depths rebound
+        depths rebound launches
     """.split()
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
         self.hint: str | None = None  # the name that the value of the next call is assigned to
         self.kernel: Any = None  # the open T.Kernel
+        self.launches = 0  # T.Kernels so far
         self.file, self.site = "", (0, 0, 0, 0)
         self.writes: dict[int, int] = {}  # buffer id -> how often it was written so far
         self.owned: set[int] = set()  # alloc_var buffers that already have a name

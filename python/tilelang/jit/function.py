@@ -82,6 +82,8 @@ class PrimFunc:
                 self.results = Results(trace)
             self.attrs.update(trace.attrs)
             self.pass_configs, self.compile_flags = trace.pass_configs, trace.compile_flags
+            if trace.launches == 0 and not trace.outputs:
+                _add_no_work(trace)
             made = trace.builder.finish()
             _warn_of_rebound(trace, made)
             return made
@@ -148,6 +150,19 @@ class PrimFunc:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise fail(f"'{self.name}' is a prim_func, not yet compiled: tilelang.compile({self.name})(...)")
+
+
+def _add_no_work(trace: Trace) -> None:
+    """A function without a kernel leaves its tensors as they are: so does a kernel of one block."""
+    warnings.warn_explicit(
+        "this function has no T.Kernel, so that a call changes nothing: write `with T.Kernel(…):` around "
+        "what the device is to do",
+        TilelangWarning,
+        trace.file,
+        trace.site[0],
+    )
+    trace.builder.begin_kernel([1], None, {}, ["bx"])
+    trace.builder.end_kernel()
 
 
 def _warn_of_rebound(trace: Trace, made: _core.Function) -> None:

@@ -56,10 +56,11 @@ def _open_reducer(trace: Any) -> Reducer | None:
 
 
 def _thread_dimension(threadvar: Any) -> int:
-    found = re.fullmatch(r"thread_index\((\d)\)", str(threadvar))
+    found = re.fullmatch(r"thread_index\((\d)\)", str(as_value(threadvar)))
     if not found:
         raise fail(
-            "T.tvm_thread_allreduce: the last argument must be a thread index, T.get_thread_binding(dim)"
+            "T.tvm_thread_allreduce: the last argument must be a thread index, T.get_thread_binding(dim) or "
+            "T.thread_binding(n, 'threadIdx.x')"
         )
     return int(found[1])
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._core import Buffer, Expr
+from .._core import Buffer, Expr, Region
 from ..front import loose
 from ..front.indexing import as_operand
 from ..front.trace import fail, in_kernel
-from ..front.values import Element, as_value
+from ..front.values import Element, as_value, constant
 from .barriers import alloc_barrier, barrier_of, mbarrier_arrive
 from .launch import Kernel
 from .tile import copy, unused
@@ -122,8 +122,9 @@ def copy_cluster(
 ) -> None:
     """Copy a shared tile to shared memory of another block of the cluster.
 
-    src, dst: shared tiles of one dtype and shape, or parts of them that are contiguous in row-major order and
-    multiples of 16 bytes. dst names the place in the other block, where it is the same as in this one.
+    src, dst: shared tiles of one dtype and shape, or parts of them, of which each run of memory (all of it,
+    or rows) begins at, and has, a multiple of 16 bytes. dst names the place in the other block, where it is
+    the same as in this one.
     dst_block: the rank of that block. With a remote_barrier it must not be this block itself, for which
     T.copy is there: compute-sanitizer reports a bulk copy to the own block as invalid.
     remote_barrier: one of T.alloc_cluster_barrier. Then one thread starts the copy, which goes on beside all
@@ -148,12 +149,45 @@ def copy_cluster(
     loose.decide("copy_cluster", (source, target))
     trace = in_kernel(what)
     attrs = {"dst_block": trace.builder.rank(what, as_value(dst_block))}
-    operands = (source, target)
-    if remote_barrier is not None:
-        word = barrier_of(remote_barrier, f"{what}: remote_barrier")
-        operands = (*operands, word.region() if word.__class__ is Element else word)
-    trace.builder.tile("copy_cluster" if len(operands) == 2 else "push_cluster", operands, attrs)
+    word = () if remote_barrier is None else (barrier_of(remote_barrier, f"{what}: remote_barrier"),)
+    word = tuple([x.region() if x.__class__ is Element else x for x in word])
+    outer, source, target = _runs(trace.builder, source, target)
+    trace.builder.tile("push_cluster" if word else "copy_cluster", (source, target, *word), attrs)
+    if outer:
+        trace.builder.end_for()
     trace.wrote(target if target.__class__ is Buffer else target.buffer)
+
+
+def _runs(builder: Any, *sides: Buffer | Region) -> tuple[int, Any, Any]:
+    """Opens a loop over the runs of memory that the two sides consist of, if they are no run as a whole: its
+    dimensions, 0 without one; and the sides in an iteration."""
+    ranges = [
+        [(0, n, False) for n in x.shape] if x.__class__ is Buffer else [tuple(r) for r in x.ranges]
+        for x in sides
+    ]
+    shapes = [x.shape if x.__class__ is Buffer else x.buffer.shape for x in sides]
+    extents = [[1 if point else constant(extent) for _, extent, point in side] for side in ranges]
+    moving = [[d for d, n in enumerate(side) if n != 1] for side in extents]
+    counts = [[side[d] for d in dims] for side, dims in zip(extents, moving, strict=True)]
+    if counts[0] != counts[1] or any(n.__class__ is not int for n in counts[0]):
+        return 0, *sides  # an error, or a side that takes the other's extents
+    outer = 0
+    while outer < len(counts[0]) and not all(
+        side[dims[outer] + 1 :] == list(shape[dims[outer] + 1 :])
+        for side, dims, shape in zip(extents, moving, shapes, strict=True)
+    ):
+        outer += 1
+    if outer in (0, len(counts[0])):
+        return 0, *sides
+    names = [f"run{d}" for d in range(outer)]
+    indices = builder.begin_for("serial", names, [0] * outer, counts[0][:outer], [1] * outer, {})
+    made = []
+    for x, side, dims in zip(sides, ranges, moving, strict=True):
+        for d, i in zip(dims, indices, strict=False):
+            side[d] = (builder.binary("add", side[d][0], i), 1, True)
+        starts, sizes, points = (list(column) for column in zip(*side, strict=True))
+        made.append(Region(x if x.__class__ is Buffer else x.buffer, starts, sizes, points))
+    return outer, *made
 
 
 __all__ = ["ClusterKernel", "alloc_cluster_barrier", "block_rank_in_cluster", "cluster_arrive",

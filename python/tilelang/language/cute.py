@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import maps
+from .cute_swizzles import Swizzle, swizzles
 from .cute_tuples import (
     E,
     IntTuple,
@@ -28,7 +29,6 @@ from .cute_tuples import (
     product,
     to_python,
 )
-from .layout import SwizzleMode
 
 __all__ = ["ComposedLayout", "E", "IntTuple", "IntTupleConst", "IntTuplePrimExpr", "IntTupleScaledBasis",
            "IntTupleTuple", "Layout", "ScaledBasis", "Swizzle", "blocked_product", "coalesce",
@@ -97,18 +97,7 @@ class Layout:
     @staticmethod
     def from_tilelang(layout: maps.Layout) -> Layout:
         """A T.Layout with one output: a mode for each index, itself of modes where one stride does not do."""
-        zero = [0] * len(layout.shape)
-        parts = [
-            _from_values([layout(*zero[:d], i, *zero[d + 1 :]) for i in range(n)])
-            for d, n in enumerate(layout.shape)
-        ]
-        made = Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
-        for index in itertools.product(*map(range, layout.shape)):
-            if made(index) != layout(*index):
-                raise ValueError(
-                    f"{layout!r} is not a layout of shapes and strides: it differs from {made} at {index}"
-                )
-        return made
+        return _of_function(layout.shape, lambda index: layout(*index), repr(layout))
 
     from_tilelang_hierarchical = from_tilelang
 
@@ -153,6 +142,21 @@ class Layout:
     def cosize(self) -> int:
         """One more than the greatest value."""
         return 1 + sum((n - 1) * d for n, d in self.modes())
+
+
+def _of_function(shape: tuple, at: Callable, said: str) -> Layout:
+    """The layout with these values: a mode for each index."""
+    zero = [0] * len(shape)
+    parts = [
+        _from_values([at((*zero[:d], i, *zero[d + 1 :])) for i in range(n)]) for d, n in enumerate(shape)
+    ]
+    made = Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
+    for index in itertools.product(*map(range, shape)):
+        if made(index) != at(index):
+            raise ValueError(
+                f"{said} is not a layout of shapes and strides: it differs from {made} at {index}"
+            )
+    return made
 
 
 def _offset(where: Any, shape: Any, stride: Any) -> int:
@@ -377,55 +381,6 @@ def left_inverse(layout: Layout) -> Layout:
     return right_inverse(_pair(layout, complement(layout)))
 
 
-class Swizzle:
-    """An XOR of bits: the b_bits bits from m_base on with those s_shift above."""
-
-    __slots__ = ("b_bits", "m_base", "s_shift")
-
-    def __init__(self, b_bits: int, m_base: int, s_shift: int) -> None:
-        if b_bits < 0 or m_base < 0 or abs(s_shift) < b_bits:
-            raise ValueError(
-                f"Swizzle({b_bits}, {m_base}, {s_shift}): the two groups of bits overlap, or a "
-                "number is negative"
-            )
-        self.b_bits, self.m_base, self.s_shift = b_bits, m_base, s_shift
-
-    def __call__(self, offset: Any) -> Any:
-        ones = (1 << self.b_bits) - 1
-        if self.s_shift >= 0:
-            return offset ^ (((offset >> (self.m_base + self.s_shift)) & ones) << self.m_base)
-        return offset ^ (((offset >> self.m_base) & ones) << (self.m_base - self.s_shift))
-
-    @staticmethod
-    def parse(text: str) -> Swizzle:
-        """The swizzle that a text shows, "Sw<3,4,3>"."""
-        return Swizzle(*map(int, text.strip().removeprefix("Sw<").rstrip(">").split(",")))
-
-    @property
-    def is_swizzled(self) -> bool:
-        """Whether it changes anything."""
-        return self.b_bits > 0
-
-    def recast(self, old_bits: int, new_bits: int) -> Swizzle:
-        """The same for offsets in elements of another size, powers of two of bits."""
-        return Swizzle(self.b_bits, self.m_base + old_bits.bit_length() - new_bits.bit_length(), self.s_shift)
-
-    def to_swizzle_mode(self) -> SwizzleMode:
-        """The mode of that width, for offsets in bytes."""
-        if self.is_swizzled and (self.m_base, self.s_shift) != (4, 3) or self.b_bits > 3:
-            raise ValueError(f"{self} is none of the modes: they are Sw<1..3,4,3>, of offsets in bytes")
-        return SwizzleMode(self.b_bits)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Swizzle) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
-    def __repr__(self) -> str:
-        return f"Sw<{self.b_bits},{self.m_base},{self.s_shift}>"
-
-
 class ComposedLayout:
     """coordinate -> swizzle(offset + layout(coordinate)); the swizzle may be a Layout as well."""
 
@@ -441,17 +396,23 @@ class ComposedLayout:
     def from_tilelang(
         layout: maps.Layout, buffer: Any = None, least_b_bits: int | None = None
     ) -> ComposedLayout:
-        """A T.Layout with one output as a swizzle after a layout, of as few bits as possible, least_b_bits at
-        least."""
-        for b_bits in range(least_b_bits or 0, 4):
-            for m_base in range(8 if b_bits else 1):
-                swizzle = Swizzle(b_bits, m_base, 3)
-                try:
-                    unswizzled = maps.Layout(layout.shape, lambda *i, s=swizzle: s(layout(*i)))
-                    return ComposedLayout(swizzle, 0, Layout.from_tilelang(unswizzled))
-                except ValueError:
-                    continue
-        raise ValueError(f"{layout!r} is not a swizzle of up to three bits after a layout")
+        """A T.Layout with one output as a swizzle after an offset and a layout, of as few bits as possible,
+        least_b_bits at least."""
+        places = {
+            index: place
+            for index, (place,) in zip(
+                itertools.product(*map(range, layout.shape)), layout.points(), strict=True
+            )
+        }
+        highest = max(places.values()).bit_length()
+        for swizzle in swizzles(least_b_bits or 0, highest):
+            offset = swizzle(places[(0,) * len(layout.shape)])  # a swizzle is its own inverse
+            try:
+                made = _of_function(layout.shape, lambda index, s=swizzle, o=offset: s(places[index]) - o, "")
+                return ComposedLayout(swizzle, offset, made)
+            except ValueError:
+                continue
+        raise ValueError(f"{layout!r} is not a swizzle after an offset and a layout")
 
     def recast(self, old_bits: int, new_bits: int) -> ComposedLayout:
         """The same for elements of another size: narrower ones follow one another along the first mode."""
@@ -465,6 +426,15 @@ class ComposedLayout:
         rest = tuple(x * num // den for x in stride)
         layout = Layout((first[0], *shape), (first[1], *rest)) if shape else Layout(*first)
         return ComposedLayout(self.swizzle.recast(old_bits, new_bits), self.offset * num // den, layout)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ComposedLayout) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple:
+        return self.swizzle, self.offset, self.layout
 
     def size(self) -> int:
         """The number of coordinates."""

@@ -197,11 +197,44 @@ def _result(dtype: Any) -> Any:
     return None if dtype in (None, "", "void", "handle") else as_dtype(dtype)
 
 
-def _call(kind: str, dtype: Any, name: Any, args: tuple, function: Callable | None) -> Any:
-    trace = in_kernel(f"T.{kind}")
+def _says_dtype(x: Any) -> bool:
+    try:
+        return x.__class__ is not Element and (_result(x) is None or True)
+    except _core.CompileError:
+        return False
+
+
+def _form(kind: str, given: tuple, dtype: Any, name: Any) -> tuple[Any, str, list]:
+    """The dtype, the function's name and its arguments, of a call that has the dtype or the name first, or
+    one of them, or both, by keyword."""
+    args = list(given)
+    if dtype == "" and name is None:
+        if len(args) > 1 and isinstance(args[0], str) and not _says_dtype(args[0]) and _says_dtype(args[1]):
+            args[:2] = args[1], args[0]
+        dtype = args.pop(0) if args else ""
+        if isinstance(dtype, str) and not _says_dtype(dtype):
+            raise fail(
+                f"T.{kind}: no dtype of the value is given, and '{dtype}' is none: write T.{kind}(dtype, "
+                f"name, …) or T.{kind}(name, …, dtype=…), with 'void' for a function that gives nothing"
+            )
+    elif dtype == "":
+        dtype = args.pop(0) if args else ""
+    if name is None:
+        name = args.pop(0) if args else None
     if not isinstance(name, str) or not re.match(r"^[A-Za-z_:][\w:<>, ]*$", name):
-        raise fail(f"T.{kind}: the second argument is the name of a function, not {name!r}")
+        raise fail(f"T.{kind}: the name of a function is expected beside the dtype, not {name!r}")
+    return dtype, name, args
+
+
+def _call(kind: str, given: tuple, dtype: Any, name: Any, function: Callable | None) -> Any:
+    trace = in_kernel(f"T.{kind}")
+    dtype, name, args = _form(kind, given, dtype, name)
     result = _result(dtype)
+    if result is None and kind == "call_pure_extern":
+        raise fail(
+            "T.call_pure_extern: a function without effects that gives nothing does nothing; use "
+            "T.call_extern"
+        )
     if function is None and name in intrinsics_by_name():
         return known_call(f"T.{kind}", name, args, result)
     made = trace.builder.foreign(
@@ -211,28 +244,24 @@ def _call(kind: str, dtype: Any, name: Any, args: tuple, function: Callable | No
 
 
 def call_extern(
-    dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None
+    *args: Any, dtype: Any = "", func_name: str | None = None, eval: Callable | None = None, span: Any = None
 ) -> Any:
-    """Call a CUDA device function, from T.import_source or one that CUDA has.
+    """T.call_extern(dtype, func_name, …): call a CUDA device function, from T.import_source or CUDA's own.
 
+    The name may come first, and each by its keyword, T.call_extern(func_name, …, dtype=…).
     dtype: of its value; "void", "handle" or None for a function that gives none.  args: values and pointers
     (T.access_ptr, T.address_of; a buffer stands for its beginning).  float16 is the type `half_t`, bfloat16
     `bf16_t`: 16 bits in a member `bits`, explicit conversions from and to float.  eval: what it means, for
     the reference and the simulator; they know CUDA's own functions that the language has by another name
     (`__shfl_xor_sync`, `__popc`, `__float2half_rz`, …)."""
-    return _call("call_extern", dtype, func_name, args, eval)
+    return _call("call_extern", args, dtype, func_name, eval)
 
 
 def call_pure_extern(
-    dtype: Any, func_name: str, *args: Any, eval: Callable | None = None, span: Any = None
+    *args: Any, dtype: Any = "", func_name: str | None = None, eval: Callable | None = None, span: Any = None
 ) -> Any:
     """The same for a function without effects, which may be called more often or not at all."""
-    if _result(dtype) is None:
-        raise fail(
-            "T.call_pure_extern: a function without effects that gives nothing does nothing; use "
-            "T.call_extern"
-        )
-    return _call("call_pure_extern", dtype, func_name, args, eval)
+    return _call("call_pure_extern", args, dtype, func_name, eval)
 
 
 def import_source(source: str | None = None) -> None:

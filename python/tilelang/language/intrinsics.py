@@ -7,12 +7,14 @@ from typing import Any
 from ..front.dtypes import as_dtype
 from ..front.trace import fail
 from . import mma_layout
+from .int4_emitter import INT4TensorCoreIntrinEmitter
 from .layout import make_linear_layout, make_swizzled_layout
 from .mma_emitter import TensorCoreIntrinEmitter, TensorCoreIntrinEmitterWithLadderTransform
 from .mma_layout import mma_store_32x2_to_shared_8x8_layout_fp64 as mma_store_index_map_fp64
 from .mma_layout import mma_store_32x8_to_shared_16x16_layout as mma_store_index_map
 
-__all__ = ["TensorCoreIntrinEmitter", "TensorCoreIntrinEmitterWithLadderTransform", "get_ldmatrix_offset",
+__all__ = ["INT4TensorCoreIntrinEmitter", "TensorCoreIntrinEmitter",
+           "TensorCoreIntrinEmitterWithLadderTransform", "get_ldmatrix_offset",
            "get_mma_micro_size", "get_swizzle_layout", "make_mma_swizzle_layout", "mma_store_index_map",
            "mma_store_index_map_fp64"]  # fmt: skip
 

@@ -45,6 +45,7 @@ class Kernel:
         self.names: tuple = ()
         self.unpacks = False  # `as (bx,)`, though there is one
         self.indices: list = []  # of the block, when it is open
+        self.teams: list[int] = []  # the threads of the T.ws that are open
         self.bound: Any = None  # what `as` binds
         self.trace = active("T.Kernel")
         self.sources, self.trace.sources = self.trace.sources, []
@@ -72,6 +73,7 @@ class Kernel:
         attrs = {"source": "\n".join(self.sources)} if self.sources else {}
         indices = trace.builder.begin_kernel(self.grid, self.threads, attrs, names)
         trace.kernel, self.indices = self, indices
+        trace.launches += 1
         if self.cluster:
             trace.builder.form_clusters(self.cluster)
         trace.generator = None

@@ -84,7 +84,7 @@ class Range(NamedTuple):
 class Map:
     """What layouts and fragments tell of themselves as expressions of their indices."""
 
-    __slots__ = ("_vars",)
+    __slots__ = ("_read",)  # what was read of it, so that each reading gives the same objects
 
     @classmethod
     def _of(cls, core: Any) -> Any:
@@ -98,18 +98,35 @@ class Map:
     def __str__(self) -> str:
         return self.draw()
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Map) or type(other) is not type(self):
+            return NotImplemented
+        return self is other or self.shape == other.shape and self._core.is_equal(other._core)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.shape, tuple(self.output_shape)))
+
+    def _once(self, name: str, make: Callable) -> Any:
+        """What `make` gives, the same object at each reading."""
+        try:
+            read = self._read
+        except AttributeError:
+            read = self._read = {}
+        if name not in read:
+            read[name] = make()
+        return read[name]
+
     def get_forward_vars(self) -> list[Expr]:
         """The variables of the expressions: the indices, and of a fragment with copies the number of the
         copy."""
-        try:
-            return list(self._vars)
-        except AttributeError:
-            self._vars = index_variables(len(self.shape), getattr(self, "replicas", 1))
-            return list(self._vars)
+        return list(self._once("vars", self._make_vars))
+
+    def _make_vars(self) -> list[Expr]:
+        return index_variables(len(self.shape), getattr(self, "replicas", 1))
 
     def get_forward_index(self) -> list[Expr]:
         """Where an element goes (of a fragment: its register), as expressions of get_forward_vars()."""
-        return self._places(self.get_forward_vars())
+        return list(self._once("index", lambda: self._places(self.get_forward_vars())))
 
     forward_index = index = property(get_forward_index)
 

@@ -29,12 +29,12 @@ class Layout(Map):
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of the indices."""
-        return self._core.shape
+        return self._once("shape", lambda: self._core.shape)
 
     @property
     def output_shape(self) -> tuple[int, ...]:
         """Per output one more than its largest value: the shape of the memory needed."""
-        return self._core.output_shape
+        return self._once("output_shape", lambda: self._core.output_shape)
 
     def get_output_shape(self) -> list[int]:
         """The shape of the memory needed."""
@@ -190,12 +190,12 @@ class Fragment(Map):
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of the tile."""
-        return self._core.shape
+        return self._once("shape", lambda: self._core.shape)
 
     @property
     def output_shape(self) -> tuple[int, int]:
         """(threads, registers)."""
-        return self.threads, self.registers
+        return self._once("output_shape", lambda: (self.threads, self.registers))
 
     @property
     def threads(self) -> int:
@@ -230,7 +230,7 @@ class Fragment(Map):
     @property
     def thread(self) -> Expr:
         """Whose an element is, as an expression of get_forward_vars()."""
-        return self.map_forward_thread(self.get_forward_vars())
+        return self._once("thread", lambda: self.map_forward_thread(self.get_forward_vars()))
 
     forward_thread = thread
 
@@ -289,7 +289,7 @@ class Fragment(Map):
     @property
     def layout(self) -> Layout:
         """The map (index…, copy) -> (thread, register)."""
-        return Layout._of(self._core.layout)
+        return self._once("layout", lambda: Layout._of(self._core.layout))
 
     def map(self, *index: Any, rep: int = 0) -> Any:
         """(thread, register) of one copy of an element."""
@@ -306,8 +306,10 @@ class Fragment(Map):
             )
         return self.layout(*index, rep)
 
-    def holders(self, *index: int) -> list[tuple[int, int]]:
+    def holders(self, *index: Any) -> list[tuple[int, int]]:
         """Every (thread, register) that holds the element."""
+        if len(index) == 1 and isinstance(index[0], (tuple, list)):
+            index = tuple(index[0])
         return ask(self._core.holders, ints(index, "an index of a fragment"))
 
     def repeat(

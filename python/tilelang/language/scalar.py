@@ -26,6 +26,7 @@ from typing import Any
 from .._core import Buffer, Expr, Region, scalar_functions
 from ..front.arithmetic import cast, power
 from ..front.dtypes import DataType, as_dtype, limits
+from ..front.errors import WrongType
 from ..front.offered import named
 from ..front.trace import builder, fail
 from ..front.values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_value
@@ -208,10 +209,12 @@ def dp4a(A: Any, B: Any, C: Any) -> None:
     a, b = (x if isinstance(x, Lanes) else _place(x, name) for x, name in ((A, "A"), (B, "B")))
     kinds = [_dtype_of_four(x) for x in (a, b)]
     if kinds[0] != kinds[1] or kinds[0] not in ("int8", "uint8"):
-        raise fail(f"T.dp4a: A is {kinds[0]} and B is {kinds[1]}; both must be int8, or both uint8")
+        raise fail(
+            f"T.dp4a: A is {kinds[0]} and B is {kinds[1]}; both must be int8, or both uint8", WrongType
+        )
     c = _place(C, "C")
     if c.dtype.name != "i32":
-        raise fail(f"T.dp4a: C is {c.dtype}; four products of bytes are summed in int32")
+        raise fail(f"T.dp4a: C is {c.dtype}; four products of bytes are summed in int32", WrongType)
     words = [same_bits(x, as_dtype("int32")) if isinstance(x, Lanes) else _word(x) for x in (a, b)]
     c.store(builder().call(f"dp4a_{'s8' if kinds[0] == 'int8' else 'u8'}", (c.load(), *words)))
 

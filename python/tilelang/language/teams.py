@@ -30,11 +30,15 @@ class WarpSpecializeFrame:
 
     def __enter__(self) -> None:
         first, count = self._frames[0], len(self._frames)
-        in_kernel("T.ws").builder.begin_group(WARPGROUP * first, WARPGROUP * count)
+        trace = in_kernel("T.ws")
+        trace.builder.begin_group(WARPGROUP * first, WARPGROUP * count)
+        trace.kernel.teams.append(WARPGROUP * count)
 
     def __exit__(self, kind: Any, *_: object) -> None:
+        trace = in_kernel("T.ws")
+        trace.kernel.teams.pop()
         if kind is None:
-            in_kernel("T.ws").builder.end_group()
+            trace.builder.end_group()
 
 
 def ws(*warp_group_idx: int) -> WarpSpecializeFrame:

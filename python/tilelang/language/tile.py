@@ -245,10 +245,11 @@ def Parallel(
 
     They run together, in any order: none may read what another writes.  A loop that does nothing but change
     variables is run by every thread as a whole, and may carry one from iteration to iteration.  The body is
-    elementwise code of one thread: no tile operators, T.Pipelined, barriers and tiles of its own; loops in it
-    are T.serial, T.unroll, T.vectorized or `while`.  In it `x = A[i, j]` names the value that the element has
-    there, and x += 1 gives the name another value; a place, which is written to, is only an element on the
-    left itself, A[i, j] += 1, and a name bound to T.alloc_var.
+    elementwise code of one thread: no barriers and tiles of its own; a T.Parallel directly in it is one nest
+    with it, other loops in it are serial (T.Pipelined too), unrolled or vectorized.  A loop of nothing but
+    tile operators runs them one after another, each by all threads, as T.serial does.  In it `x = A[i, j]`
+    names the value that the element has there, and x += 1 gives the name another value; a place, which is
+    written to, is only an element on the left itself, A[i, j] += 1, and a name bound to T.alloc_var.
     extents: one per index, each counting from 0.  coalesced_width: neighbouring iterations that a thread runs
     at once, at most.  loop_layout: a T.Fragment over the same extents; iteration
     (i, j) then runs on its thread, and each thread runs its iterations in the order of their registers.

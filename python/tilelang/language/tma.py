@@ -12,6 +12,7 @@ there and waits for the phase. A store is a group of its own; who started it wai
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .._core import Buffer
@@ -53,13 +54,12 @@ def tma_copy(
     the rank `issuer`; the bytes count at the barrier of each. Blocks without a bit load for themselves. The
     tile of every block of the mask must be free when the load is started: let the issuer wait for arrivals
     from all of them (T.mbarrier_arrive(b, cta_id=rank)).
+    leader_scope_threads: how many threads come to the copy, of which the first starts it: those of the
+    block, or of the T.ws or the condition on the thread that it stands in.
     eviction_policy, annotations: hints that this version does not use."""
     what = "T.tma_copy"
     if leader_scope_threads is not None:
-        raise fail(
-            f"{what}: leader_scope_threads is not supported: the first thread of the team starts the copy; "
-            "for that of other threads put it under T.ws, or under a condition on the thread"
-        )
+        _check_leader_scope(what, leader_scope_threads)
     unused(what, eviction_policy=eviction_policy, annotations=annotations or None)
     source, target = as_operand(src, f"{what}: src"), as_operand(dst, f"{what}: dst")
     loose.decide("tma_copy", (source, target))
@@ -83,6 +83,20 @@ def tma_copy(
         operand = word.region() if word.__class__ is Element else word
         trace.builder.tile("tma_load", (source, target, operand), _several(what, cluster_mask, issuer))
     trace.wrote(written)
+
+
+def _check_leader_scope(what: str, given: Any) -> None:
+    """An error unless so many threads come to the copy, as far as the program says."""
+    count, trace = constant(as_value(given)), in_kernel(what)
+    if count.__class__ is not int or count < 1:
+        raise fail(f"{what}: leader_scope_threads is a number of threads, not {given}")
+    branches = any(frame.device and not frame.loop for a in trace.activations for frame in a.frames)
+    threads = trace.kernel.teams[-1] if trace.kernel.teams else math.prod(trace.kernel.threads or [count])
+    if count > threads or count != threads and not branches:
+        raise fail(
+            f"{what}: leader_scope_threads is {count}, but {threads} threads come here, and the first of "
+            f"them starts the copy: put it under T.ws, or a condition on the thread, to which {count} come"
+        )
 
 
 def _several(what: str, cluster_mask: Any, issuer: Any) -> dict:

@@ -23,11 +23,13 @@ from ..front.annotations import Tensor
 from ..front.dtypes import as_dtype, element_of
 from ..front.errors import CompileError, compile_error
 from ..front.parse import Rewriter, site_of
+from ..front.rewritten import star_of_kernel
 from ..front.texts import Text, show
 from ..jit.config import unknown_key
 from ..jit.kernel import resolve_target
 
 _TOPS = ("tilelang", "tvm")
+_MACROS = ("macro", "inline")
 _GIVE_HANDLES = ("reinterpret", "tvm_thread_allreduce", "call_extern", "call_pure_extern", "call_intrin")
 
 
@@ -125,6 +127,9 @@ class Checker(ast.NodeVisitor):
             return self.known.get(node.id) if node.id not in self.own else None
         if isinstance(node, ast.Attribute):
             owner = self.meaning(node.value)
+            path = ast.unparse(node.value)
+            if not isinstance(owner, (ModuleType, type)) and path in sys.modules and path.startswith(_TOPS):
+                owner = sys.modules[path]  # tilelang.jit is a function, and a module where one is imported
             if isinstance(owner, (ModuleType, type)):
                 return self._seen(node, owner)
         return None
@@ -199,7 +204,10 @@ class Checker(ast.NodeVisitor):
                 ast.copy_location(new, old)
             liveness.annotate(copy.body)
             a = node.args
-            parameters = frozenset(arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs))
+            stars = [arg for arg in (a.vararg, a.kwarg) if arg]
+            parameters = frozenset(arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *stars))
+            if stars and not any(_name_of(decorator) in _MACROS for decorator in node.decorator_list):
+                self.faults.append(star_of_kernel(self.file, stars[0]))
             try:
                 Rewriter(self.file, parameters).body(copy.body)
             except CompileError as error:
@@ -219,13 +227,17 @@ def _words(error: Exception) -> str:
     return getattr(error, "text", None) or str(error)
 
 
+def _name_of(decorator: ast.expr) -> str:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return getattr(called, "attr", getattr(called, "id", ""))
+
+
 def _is_kernel(decorator: ast.expr, node: ast.FunctionDef) -> bool:
     """Whether the decorator makes the function's own text a kernel or a macro."""
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    name = getattr(called, "attr", getattr(called, "id", ""))
+    name = _name_of(decorator)
     inner = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef) and n is not node]
     opens = any(isinstance(n, ast.With) and "Kernel" in ast.unparse(n.items[0]) for n in node.body)
-    return name in ("prim_func", "macro", "inline") or name == "jit" and opens and not inner
+    return name in ("prim_func", *_MACROS) or name == "jit" and opens and not inner
 
 
 def main(argv: list[str]) -> int:
