@@ -181,14 +181,16 @@ std::optional<Text> Printer::print_half(const Call& n) {
 
 Text Printer::print_message(const Call& n) {
   if (n.intrinsic == &assume_function) return {fmt::format("__builtin_assume({})", text(n.args[0]))};
-  need("message");
   if (n.intrinsic == &device_assert) {
+    need(calls_nothing ? "failure" : "message");
     std::string_view said = n.args[1].as<StringImm>()->value;
     std::string line =
         fmt::format("{}: assertion failed{}{}, in block (%d, %d, %d), thread (%d, %d, %d)\n",
                     escaped(n.args[2].as<StringImm>()->value), said.empty() ? "" : ": ", escaped(said));
-    return {fmt::format("tl_assert({}, {})", text(n.args[0]), c_string(line))};
+    return {fmt::format("{}({}, {})", calls_nothing ? "tl_assert_without_call" : "tl_assert", text(n.args[0]),
+                        c_string(line))};
   }
+  need("message");
   std::string format;
   std::vector<std::string> values;
   size_t next = 1;

@@ -6,6 +6,7 @@
 
 #include "arith/simplify.h"
 #include "target/effects.h"
+#include "target/hopper.h"
 
 namespace tl {
 namespace c {
@@ -387,6 +388,8 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
       continue;
     }
     Stmt body = c::widen_halves(f.kernels[i].body);
+    printer.calls_nothing =
+        contains(body, [](const Call& call) { return warpgroup_row_of(*call.intrinsic) != nullptr; });
     c::KernelText text{printer, f.kernels[i], body, program, program.entries[i], integers};
     kernels += "\n" + text.print();
   }

@@ -104,6 +104,7 @@ struct Printer {
   std::map<std::vector<int64_t>, std::string> tables = {};       // of constants, and their names
   std::set<std::string> outside = {};  // names of foreign text, which no local one may hide
   bool made_tensors = false;           // some tensor may be part of another: nothing is restrict
+  bool calls_nothing = false;          // the kernel has products that each call would part
 
   // of the kernel being printed
   std::string out = {};

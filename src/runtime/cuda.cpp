@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
+#include "runtime/failure.h"
 
 namespace tl {
 namespace {
@@ -117,6 +118,7 @@ class Cuda final : public Device {
     });
     for (const EntrySpec& entry : program.entries)
       module.entries.push_back(find_entry(image, program, entry));
+    place_failures(image);
     return module;
   }
 
@@ -247,6 +249,7 @@ class Cuda final : public Device {
     std::string text = fmt::format("{} on {} (cuda:{}) failed: {}", what, name, ordinal, d.describe(status));
     if (std::string kernels = recent.list(); !kernels.empty())
       text += fmt::format("; a fault may come from a kernel that was launched before: {}", kernels);
+    if (std::string said = take_device_failure(); !said.empty()) text = fmt::format("{} ({})", said, text);
     throw RuntimeError(text);
   }
 

@@ -25,7 +25,11 @@ bool bind_all(CudaDriver& d, const Library& lib) {
          lib.bind(d.allocate, "cuMemAlloc_v2") && lib.bind(d.release, "cuMemFree_v2") &&
          lib.bind(d.allocate_async, "cuMemAllocAsync") && lib.bind(d.release_async, "cuMemFreeAsync") &&
          lib.bind(d.copy_in, "cuMemcpyHtoDAsync_v2") && lib.bind(d.copy_out, "cuMemcpyDtoHAsync_v2") &&
-         lib.bind(d.stream_wait, "cuStreamSynchronize") &&
+         lib.bind(d.stream_wait, "cuStreamSynchronize") && lib.bind(d.stream_create, "cuStreamCreate") &&
+         lib.bind(d.stream_destroy, "cuStreamDestroy_v2") &&
+         lib.bind(d.module_global, "cuModuleGetGlobal_v2") &&
+         lib.bind(d.host_register, "cuMemHostRegister_v2") &&
+         lib.bind(d.host_address, "cuMemHostGetDevicePointer_v2") &&
          lib.bind(d.pointer_attributes, "cuPointerGetAttributes") &&
          lib.bind(d.event_create, "cuEventCreate") && lib.bind(d.event_record, "cuEventRecord") &&
          lib.bind(d.event_wait, "cuEventSynchronize") && lib.bind(d.event_elapsed, "cuEventElapsedTime") &&

@@ -71,7 +71,12 @@ struct CudaDriver {
   int (*event_wait)(Event);
   int (*event_elapsed)(float*, Event, Event);
   int (*event_destroy)(Event);
-  int (*capture_mode)(int*);  // null in older drivers, and so is:
+  int (*stream_create)(StreamHandle*, unsigned flags);
+  int (*stream_destroy)(StreamHandle);
+  int (*module_global)(Address*, size_t* bytes, Image, const char* name);
+  int (*host_register)(void*, size_t bytes, unsigned flags);
+  int (*host_address)(Address*, void*, unsigned flags);  // of registered memory, on the device
+  int (*capture_mode)(int*);                             // null in older drivers, and so is:
   int (*function_load)(Function);
   int (*stream_capturing)(StreamHandle, int* status);
   int (*tensor_map_encode)(void* map, int type, unsigned rank, void* address, const uint64_t* extents,

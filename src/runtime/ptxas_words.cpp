@@ -39,8 +39,8 @@ constexpr Refusal refusals[] = {
     {"the presence of Extern calls", serialized, one_by_one,
      "call no function whose body ptxas does not see: no foreign code that only declares one"},
     {"crossing function boundary", serialized, one_by_one,
-     "call no function that is not inlined from a kernel with products: T.print and assert with a text call "
-     "one, and so does foreign code marked __noinline__"},
+     "call no function that is not inlined from a kernel with products: T.print calls one, and so does foreign "
+     "code marked __noinline__ (an assertion calls none there)"},
     {"insufficient register resources", serialized, one_by_one,
      "let a thread hold less (smaller tiles of C, more warpgroups), or give it more registers: "
      "T.set_max_nreg, fewer threads"},
@@ -62,6 +62,9 @@ constexpr Refusal refusals[] = {
      "threads touch the registers of a product without a fence behind that, in code that not all threads "
      "reach, so that none could be added there and each product ends before the next begins",
      "begin the product by T.wgmma_gemm, which brings the fence, or put T.warpgroup_arrive() in front of it"},
+    {"largest temporal register count", ignored, kept,
+     "give up registers down to a count that the kernel's threads have: T.set_max_nreg(n, 0) with an n of at "
+     "most what the launch gives"},
     {"wait_group is injected", added,
      "a result is touched while its product may be in flight, so that ptxas waits for all products in front "
      "of that", on_every_path},

@@ -49,6 +49,32 @@ def chained(touched):
     return main
 
 
+def from_a_table(checked):
+    """Operands behind addresses in memory, whose alignment the kernel itself checks; checked: and more."""
+
+    @T.prim_func
+    def main(
+        PA: T.Tensor((3,), T.ptr),
+        PB: T.Tensor((3,), T.ptr),
+        C: T.Tensor((3, 128, 128), "float32"),
+    ):
+        with T.Kernel(3, threads=128) as g:
+            A = T.make_tensor(PA[g], (128, 256), "float16")
+            B = T.make_tensor(PB[g], (256, 128), "float16")
+            a, b = T.alloc_shared((128, 64), "float16"), T.alloc_shared((64, 128), "float16")
+            c = T.alloc_fragment((128, 128), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+                if checked:
+                    T.device_assert(PA[g] != k, "100% wrong")
+            T.copy(c, C[g, 0:128, 0:128])
+
+    return main
+
+
 def by_one_team(beside="nothing", registers=240):
     """Eight products, one after the other; beside: what is done while one may be in flight."""
 
@@ -107,6 +133,25 @@ def test_a_factor_that_is_left_alone():
     kernel, said = compiled(chained(False))
     assert [row["refusals"] for row in kernel.resource_usage] == [[]] and not said
     assert "products serialized" not in kernel.report.text and not kernel.report.refusals
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["the compiler's", "a user's"])
+def test_assertions_beside_products(checked):
+    """They call no printf, which would let each product end before the next begins."""
+    kernel, said = compiled(from_a_table(checked))
+    assert not said and [row["refusals"] for row in kernel.resource_usage] == [[]]
+    source = kernel.get_kernel_source()
+    assert "tl_wgmma_m64" in source and "vprintf" not in source
+    assert source.count("assertion failed: the address of") == 2
+    assert source.count("assertion failed: 100%% wrong") == checked
+
+
+def test_the_page_knows_every_message():
+    root = Path(tilelang.__file__).parents[2]
+    text = (root / "src" / "runtime" / "ptxas_words.cpp").read_text()
+    rows = re.findall(r'^    \{"([^"]*)", ', text, re.M)
+    page = (root / "docs" / "explain.md").read_text()
+    assert len(rows) > 15 and [words for words in rows if words not in page] == []
 
 
 # What is done, what ptxas says of it, that in a few words, and what would mend it.

@@ -12,9 +12,11 @@ from .values import as_condition
 def device_assert(cond: Any, msg: str = "", no_stack_info: bool = False) -> None:
     """Stop the kernel with an error unless `cond` holds: for every thread that comes here.
 
-    On a GPU the thread prints `msg` and traps, which spoils the CUDA context; on the CPU the call raises
-    RuntimeError, in the reference and the simulator CompileError at this line.  `assert cond, msg` in a
-    kernel is the same.  no_stack_info: leave out the file and line."""
+    On a GPU the thread prints `msg` and traps, which spoils the CUDA context (a kernel with products of
+    warpgroups calls no printf: there `msg` is in the RuntimeError of the next call, or else on standard error
+    when the process ends); on the CPU the call raises RuntimeError, in the reference and the simulator
+    CompileError at this line.  `assert cond, msg` in a kernel is the same.  no_stack_info: leave out the file
+    and line."""
     trace = in_kernel("T.device_assert")
     cond = as_condition(cond)
     if cond.__class__ is not Expr:
