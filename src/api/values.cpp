@@ -391,7 +391,9 @@ Expr apply_call(std::string_view name, const std::vector<Value>& args, std::opti
   if (shuffles && !exprs[1]->dtype.is_int())
     fail(span, "{}: the second argument says which lane, so it must be an integer, not {}", row.name,
          to_string(exprs[1]->dtype));
-  return call(row, std::move(exprs), span);
+  bool moves_lanes = &row == &interleave || &row == &even_lanes || &row == &odd_lanes;
+  if (moves_lanes && !type) fail(span, "{} needs the type of its result", row.name);
+  return moves_lanes ? call(row, std::move(exprs), *type, span) : call(row, std::move(exprs), span);
 }
 
 }  // namespace tl

@@ -356,7 +356,7 @@ SIGNATURE = "A: T.Tensor((64, 8), 'float32'), n: T.int32"
     ("T.ldg128(A[0, 1])", "ldg128 moves 16 bytes and needs an address divisible by 16"),
     ("T.ldg128(T.view(A, (256, 2), 'float32')[0, 0])", "are 4 elements, but a row of"),
     ("T.lds128(A[0, 0])", "lds128 takes an element of a shared tile"),
-    ("T.stg64(A[0, 0], T.ldg128(A[0, 0]))", "stg64 stores u32x2"),
+    ("T.stg64(A[0, 0], T.ldg128(A[0, 0]))", "T.stg64 stores 8 bytes, and uint32x4 has 16"),
     ("T.ptx('mov.u32 {out}, {1};', n, out='int32')", "the template names {1}, but there is 1 operand"),
     ("T.ptx('mov.u32 {out}, {0};', n)", "the template names {out}, but there are 0 outputs"),
     ("T.ptx('mov.u32 {out}, {0};', n, out='int8')", "a result cannot be"),

@@ -118,13 +118,6 @@ def test_what_has_one_lane():
             with T.Kernel(1, threads=32):
                 A[0] = 1
 
-    with refused("a value has one lane, and float32x2 has 2"):
-
-        @T.prim_func
-        def variable(A: T.Tensor((8,), "float32")):
-            with T.Kernel(1, threads=32):
-                T.alloc_var("float32x2")
-
     with refused("the slice has 2 elements, and float32x4 has 4 lanes"):
 
         @T.prim_func
@@ -216,8 +209,9 @@ def test_bits_that_do_not_fit(tmp_path):
 
     assert "4 of int8 are 32 bits, and 1 of float16 are 16" in words("x = T.reinterpret(A[0:4], 'float16')")
     assert "1 of uint32 are 32 bits, and 4 of float16 are 64" in words("x = T.reinterpret(B[0], 'float16x4')")
-    assert "3 of int8 do not fill 8, 16, 32 or 64" in words("x = T.reinterpret(A[0:3], 'int8x3')")
-    assert "of one dtype" in words("x = T.reinterpret((A[0], B[0]), 'uint64')")
+    assert "3 of int8 are 24 bits, and 2 of float16 are 32" in words("x = T.reinterpret(A[0:3], 'float16x2')")
+    assert "not of whole bytes each" in words("x = T.reinterpret(A[0:4], 'int4x8')")
+    assert "have one dtype, and these have int8, uint32" in words("x = T.reinterpret((A[0], B[0]), 'int64')")
 
 
 # ── neighbours in one iteration ───────────────────────────────────────────────────────────────────────

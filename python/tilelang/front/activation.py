@@ -20,11 +20,13 @@ from .frames import CARRIED, CONDITIONAL, ESCAPING, SHADOWED, Frame, With
 from .loops import Loop, serial
 from .results import take_results
 from .trace import Trace, fail
-from .values import DEVICE, Deferred, Dynamic, Element, Lanewise, as_condition, as_value
+from .values import DEVICE, VECTORS, Deferred, Dynamic, Element, Lanewise, as_condition, as_value
+from .vectors import VectorVariable, as_vector
 from .wording import rebound
 
 _ENDLESS = 100_000  # iterations of a `while` that Python runs
-_VALUES = (Element, Buffer, Expr, Dynamic, Deferred, Lanewise)
+_VALUES = (Element, Buffer, Expr, Dynamic, Deferred)
+_KEPT = (Buffer, Element, VectorVariable)  # a name of one stays that of the same place
 
 
 class Activation(Expressions):
@@ -78,7 +80,16 @@ class Activation(Expressions):
         self._check_not_refused(site, name)
         meaning = self.names.get(name)
         kind = value.__class__
-        if meaning.__class__ is Element:  # a macro's T.Ref parameter
+        if kind is VectorVariable:
+            if value.buffer.id not in self.trace.owned:
+                self.trace.owned.add(value.buffer.id)
+                self.note(name, value)
+                return value
+            value = value.value()
+        elif kind is Lanewise and meaning.__class__ is not VectorVariable:  # a name holds what it is now
+            self.at(site)
+            value = as_vector(value)
+        if meaning.__class__ in (Element, VectorVariable):  # Element: a macro's T.Ref parameter
             self.at(site)
             meaning.store(value)
             return meaning
@@ -169,6 +180,8 @@ class Activation(Expressions):
 
     def unpack(self, site: tuple, value: Any, names: tuple) -> Any:
         """The right side of `a, b = …`: every value is computed before the first name changes."""
+        if value.__class__ in VECTORS:
+            value = tuple(as_vector(value))
         if isinstance(value, (*DEVICE, Loop)):
             raise self.error("cannot unpack a single value of the kernel into several names", site)
         self.at(site)
@@ -185,6 +198,8 @@ class Activation(Expressions):
         """What `value` is now: elements and variables are loaded, expressions bound; the rest as it is."""
         if value.__class__ is Buffer and (value.scope != "var" or value.id not in self.trace.owned):
             return value
+        if value.__class__ in (Lanewise, VectorVariable):
+            return as_vector(value)
         if value.__class__ in _VALUES:
             value = as_value(value)
             return self.builder.let(name, value) if value.__class__ is Expr else value
@@ -199,6 +214,8 @@ class Activation(Expressions):
         if isinstance(iterable, Loop):
             self._refuse_shadows(names, escaping)
             return self._device_loop(site, iterable, names, self._refuse_names(carried, escaping))
+        if iterable.__class__ in VECTORS:
+            return self._python_loop(list(as_vector(iterable)), names)
         if isinstance(iterable, DEVICE):
             raise self.error(
                 "cannot iterate over a value of the kernel; use range, T.serial or T.Parallel", site
@@ -261,13 +278,13 @@ class Activation(Expressions):
         """An error where a loop gives its index the name of a variable that is read after it."""
         own = (names,) if isinstance(names, str) else names or ()
         for name, _, *where in escaping:
-            if name in own and self.names.get(name).__class__ in (Buffer, Element):
+            if name in own and self.names.get(name).__class__ in _KEPT:
                 raise self.error(f"'{name}' " + SHADOWED.format(name), tuple(where))
 
     def _refuse(self, names: tuple, why: str) -> dict[str, str]:
         later = {}
         for name, in_branch, *where in names:
-            if self.names.get(name).__class__ in (Buffer, Element):
+            if self.names.get(name).__class__ in _KEPT:
                 continue
             if not in_branch:
                 raise self.error(f"'{name}' " + why.format(name), tuple(where))

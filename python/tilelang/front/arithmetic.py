@@ -9,7 +9,7 @@ from .._core import Expr, Region
 from .dtypes import DType, element_of
 from .symbols import Const
 from .trace import builder, current, fail
-from .values import DEVICE, OPERATORS, SLICES, Dynamic, as_value, each
+from .values import DEVICE, OPERATORS, SLICES, VECTORS, Dynamic, as_value, each
 from .values import binary as _binary
 
 _MOST_FACTORS = 64
@@ -79,8 +79,9 @@ def cast(
 ) -> Expr:
     """`value` as `dtype`: float to int truncates, int to a narrower int wraps, to a float rounds to nearest.
 
-    A Python number becomes a constant of that dtype.  Of a slice each element is cast; to a dtype of several
-    lanes a number is cast for all of them.
+    A Python number becomes a constant of that dtype.  Of a slice and of a vector each element is cast; to a
+    dtype of several lanes, T.cast(x, "float16x2"), one value is cast for all of them, and a tuple of as many
+    values gives each its own.
 
     round: "rn" to nearest, ties to even (the default, but for tfloat32, which rounds ties away, "rna", and
     float8_e8m0fnu, which rounds them up); "rz" towards zero, "rm" down, "rp" up.  sat: a float of 8 or 4 bits
@@ -94,7 +95,18 @@ def cast(
         if lanes not in ((), (made.count,)):
             raise fail(f"T.cast: the slice has {made.count} elements, and {dtype} has {lanes[0]} lanes")
         return made
-    dtype = element_of(dtype, ())[0]  # of several lanes: the same number in each
+    dtype, several = element_of(dtype, ())
+    if several and isinstance(value, (tuple, list)):
+        value = OPERATORS["packed"]([cast(x, dtype, round, sat) for x in value])
+    if value.__class__ in VECTORS:
+        made = OPERATORS["lanes"](lambda x: cast(x, dtype, round, sat), value)
+        if several not in ((), (len(made),)):
+            raise fail(
+                f"T.cast: there are {len(made)} values, and {dtype}x{several[0]} has {several[0]} lanes"
+            )
+        return made
+    if several:  # the same number in each
+        return OPERATORS["splat"](cast(value, dtype, round, sat, rbits), several[0])
     value = as_value(value)
     if round == "rs" or rbits is not None:
         raise fail(

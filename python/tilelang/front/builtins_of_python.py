@@ -12,14 +12,13 @@ from . import idioms, lookups
 from .arithmetic import cast
 from .loops import serial
 from .trace import current, fail
-from .values import DEVICE, as_condition, as_value, binary, is_value
-from .wording import is_wide, wide_value
+from .values import DEVICE, VECTORS, as_condition, as_value, binary, is_value
 
 
 def python_index(obj: Any, index: Any) -> Any:
+    if obj.__class__ in VECTORS:
+        return index
     if isinstance(obj, DEVICE):
-        if is_wide(obj):
-            raise fail(f"there is no element to take: {wide_value(obj)}")
         raise fail(
             f"{_said(obj)} has no elements: all indices of a buffer stand in one pair of brackets, A[i, j]"
         )
@@ -81,7 +80,7 @@ def quotient_of(fn: Any, args: tuple, kwargs: dict) -> Any:
 
 def length_of(fn: Any, args: tuple, kwargs: dict) -> Any:
     """Of a buffer its first extent, as of an array."""
-    if len(args) == 1 and isinstance(args[0], DEVICE):
+    if len(args) == 1 and isinstance(args[0], DEVICE) and args[0].__class__ not in VECTORS:
         if args[0].__class__ is not Buffer or is_value(args[0]):
             raise fail(f"{_said(args[0])} has no length; A.shape has the extents of a buffer")
         return args[0].shape[0]

@@ -13,7 +13,7 @@ from .indexing import store, subscript
 from .loops import Loop
 from .misuse import wrong_call
 from .trace import fail
-from .values import DEVICE, as_condition, as_value, binary
+from .values import DEVICE, VECTORS, as_condition, as_value, binary
 
 _CONTAINERS = (list, dict, set)
 
@@ -185,6 +185,8 @@ class Expressions:
         self.trace.at(self.file, site)
         if obj.__class__ is Buffer:
             store(obj, index, value)
+        elif obj.__class__ in VECTORS:
+            obj[index] = value
         elif isinstance(obj, DEVICE):
             raise self.error("cannot assign to an element of a value; assign to an element of a buffer", site)
         else:

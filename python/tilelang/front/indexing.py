@@ -9,7 +9,8 @@ from . import loose
 from .dtypes import DType
 from .symbols import Undeclared
 from .trace import builder, fail, in_kernel
-from .values import Element, Lanewise, as_value, constant, lanewise, misuse_of_indices
+from .values import VECTORS, Element, Lanewise, as_value, constant, lanewise, misuse_of_indices
+from .vectors import Splat, Vector, as_vector, vector_of
 from .wording import shape_of
 
 
@@ -38,8 +39,8 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
     if trace.undecided:
         loose.refuse_scalar(trace, buffer, "a store to an element of")
     index = _full_index(buffer, index)
-    if hasattr(value.__class__, "lanes"):
-        return _store_vector(trace, buffer, subscript(buffer, index), value.lanes)
+    if value.__class__ in VECTORS:
+        return _store_vector(trace, buffer, subscript(buffer, index), value)
     if any(i.__class__ is slice for i in index) or len(index) != len(buffer.shape):
         return _store_lanes(trace, buffer, subscript(buffer, index), value)
     place = _points(buffer, index)
@@ -47,9 +48,10 @@ def store(buffer: Buffer, index: Any, value: Any) -> None:
     trace.wrote(buffer)
 
 
-def _store_vector(trace: Any, buffer: Buffer, place: Any, lanes: tuple) -> None:
+def _store_vector(trace: Any, buffer: Buffer, place: Any, vector: Any) -> None:
     """Several values to as many neighbours; all are computed before one is written."""
-    count = len(lanes)
+    vector = as_vector(vector)
+    count = len(vector)
     to = lanewise(place) if place.__class__ is Region else None
     if to is None or to.count != count:
         there = "one element" if to is None else f"a slice of {to.count}"
@@ -57,10 +59,20 @@ def _store_vector(trace: Any, buffer: Buffer, place: Any, lanes: tuple) -> None:
             f"{count} values are stored to {there} of {buffer.name}: they go to a slice of {count} elements, "
             f"{buffer.name}[…, i : i + {count}]"
         )
+    if vector.__class__ is Splat:
+        return _store_lanes(trace, buffer, place, vector.lanes[0])
     make = trace.builder
-    lanes = [make.let("lane", as_value(lane)) for lane in lanes]
-    for n, lane in enumerate(lanes):
-        make.store(buffer, to.element(n).index, lane)
+    lanes = [make.let("lane", make.cast(buffer.dtype, lane)) for lane in vector.lanes]
+    if buffer.scope in ("global", "shared"):  # one access takes them from an array of the thread
+        array = make.alloc("lanes", "local", (count,), buffer.dtype, {})
+        for n, lane in enumerate(lanes):
+            make.store(array, (n,), lane)
+        (v,) = make.begin_for("vectorized", ["v"], [0], [count], [1], {})
+        make.store(buffer, to.element(v).index, make.load(array, (v,)))
+        make.end_for()
+    else:
+        for n, lane in enumerate(lanes):
+            make.store(buffer, to.element(n).index, lane)
     trace.wrote(buffer)
 
 
@@ -101,23 +113,45 @@ def _store_lanes(trace: Any, buffer: Buffer, place: Region, value: Any) -> None:
     trace.wrote(buffer)
 
 
-class Ramp:
-    """`A[T.Ramp(i, 1, 4)]`: an index of several neighbouring elements, the same as `A[i : i + 4]`."""
+class Ramp(Vector):
+    """The values base, base + stride and so on; as an index, A[T.Ramp(i, 1, 4)], with stride 1 the same as
+    A[i : i + 4]."""
+
+    __slots__ = ("base", "stride")
 
     def __init__(self, base: Any, stride: Any, lanes: int, span: Any = None) -> None:
-        stride, lanes = as_value(stride), as_value(lanes)
-        if stride.__class__ is not int or stride != 1 or lanes.__class__ is not int or lanes < 1:
+        base, self.stride, lanes = as_value(base), constant(as_value(stride)), constant(as_value(lanes))
+        if lanes.__class__ is not int or lanes < 1:
+            raise fail(f"T.Ramp({base}, {stride}, {lanes}): the number of lanes is a constant from 1 on")
+        self.base = base
+        super().__init__(None, (base.dtype if base.__class__ is Expr else DType("int32")).with_lanes(lanes))
+
+    @property
+    def lanes(self) -> tuple:
+        """The values."""
+        if self._lanes is None:
+            self._lanes = vector_of(
+                [_sum(self.base, self.stride * n) for n in range(len(self))], self.dtype.with_lanes(1)
+            ).lanes
+        return self._lanes
+
+    def index(self) -> slice:
+        """The slice that it is as an index."""
+        if self.stride.__class__ is not int or self.stride != 1:
             raise fail(
-                f"T.Ramp({base}, {stride}, {lanes}): an index has stride 1 and a constant number of "
-                "lanes; elements that are not neighbours are indexed one by one, in a T.unroll loop"
+                f"T.Ramp({self.base}, {self.stride}, {len(self)}): an index has stride 1; elements that are "
+                "not neighbours are indexed one by one, in a T.unroll loop"
             )
-        self.base, self.stride, self.lanes = base, stride, lanes
+        return slice(self.base, _sum(self.base, len(self)))
+
+
+VECTORS.add(Ramp)
 
 
 def _full_index(buffer: Buffer, index: Any) -> tuple:
     index = index if index.__class__ is tuple else (index,)
     if any(i.__class__ is Ramp for i in index):
-        index = tuple([slice(i.base, _sum(i.base, i.lanes)) if i.__class__ is Ramp else i for i in index])
+        index = tuple([i.index() if i.__class__ is Ramp else i for i in index])
     rank = len(buffer.shape)
     if Ellipsis in [i for i in index if i.__class__ is type(Ellipsis)]:
         at = next(n for n, i in enumerate(index) if i is Ellipsis)

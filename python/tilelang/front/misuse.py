@@ -14,7 +14,6 @@ from .errors import CompileError, UnknownName, caller_place, compile_error, plac
 from .offered import OFFERED
 from .trace import place
 from .values import DEVICE
-from .wording import is_wide, wide_value
 
 _KEYWORD = re.compile(r"got (?:an unexpected|some positional-only|multiple values for) .*?argument '(\w+)'")
 _CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing) ")
@@ -26,8 +25,6 @@ def unknown_attribute(x: Any, name: str) -> Exception:
         return AttributeError(f"'{type(x).__name__}' object has no attribute '{name}'")
     whole = _is_tile(x)
     what, who = _described(x)
-    if hasattr(type(x), "dtype") and not whole and is_wide(x):
-        return compile_error(f"there is no attribute '{name}': {wide_value(x)}", caller_place(), UnknownName)
     instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)
     if whole and instead and instead.startswith("T.reduce_") and getattr(x, "scope", "") == "global":
         cure = "copy a tile of it, T.copy(" + who + "[…], tile), and write " + instead.format("tile")

@@ -33,8 +33,9 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floo
          "lt": "<", "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip
 
 
-# Operators that other files of this room define: see arithmetic.py.
+# Operators that other files of this room define: see arithmetic.py and vectors.py.
 OPERATORS: dict[str, Callable] = {}
+VECTORS: set[type] = set()  # the kinds of vectors.py
 
 
 class Element:
@@ -318,6 +319,8 @@ def as_condition(x: Any) -> Any:
 
 def binary(op: str, a: Any, b: Any) -> Any:
     """`a op b` where at least one side is the device's."""
+    if (a.__class__ in VECTORS or b.__class__ in VECTORS) and a is not None and b is not None:
+        return OPERATORS["vectors"](op, a, b)
     if SLICES & {a.__class__, b.__class__} and op not in ("eq", "ne", "matmul"):
         return each(lambda x, y: binary(op, x, y), a, b)
     if op in OPERATORS:
@@ -359,6 +362,8 @@ def unary(op: str, a: Any) -> Any:
     """`-a`, `+a`, `~a` or `not a` of the device's."""
     if a.__class__ in SLICES:
         return each(lambda x: unary(op, x), a)
+    if a.__class__ in VECTORS:
+        return OPERATORS["lanes"](lambda x: unary(op, x), a)
     if current() is None and isinstance(a, Late):
         return Deferred(op, (a,))
     if op == "pos":

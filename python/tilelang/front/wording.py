@@ -1,10 +1,10 @@
-"""What is said of a tile, or of what a wide access read, where a value is due."""
+"""What is said of a tile where a value is due."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .._core import Buffer, Expr
+from .._core import Buffer
 
 
 def shape_of(x: Buffer) -> str:
@@ -42,19 +42,3 @@ def rebound(name: str, x: Buffer, value: Any) -> str:
     else:
         cure = f"write to its elements, {_loop_over(x, name)[1]}"
     return f"`{name} = …` gives another meaning to the name, and writes nothing to the {what} {name}: {cure}"
-
-
-def is_wide(x: Any) -> bool:
-    """Is it what T.ldg128 and its like give?"""
-    return x.__class__ is Expr and "x" in x.dtype.name
-
-
-def wide_value(x: Expr) -> str:
-    """What is said where such a value is taken apart, or goes where a number is due."""
-    words = int(x.dtype.name.rpartition("x")[2])
-    return (
-        f"this value is {4 * words} bytes that one access read ({x.dtype}): only a store of that width "
-        f"takes it (T.stg{32 * words}, T.sts{32 * words}); for single elements use `for v in "
-        f"T.vectorized({words}): part[v] = A[i + v]` into part = T.alloc_local(({words},), dtype), "
-        f"which is one access too"
-    )

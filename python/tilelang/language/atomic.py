@@ -33,7 +33,7 @@ from ..front.indexing import Part, as_operand, subscript
 from ..front.offered import named
 from ..front.trace import fail, in_kernel, note
 from ..front.values import Element, Lanewise, Nothing, as_value, constant
-from .pairs import Lanes, Pair
+from ..front.vectors import Vector, as_vector, is_vector, vector_of
 
 _ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")  # by CUDA's numbers
 
@@ -235,7 +235,7 @@ def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) 
             for v in range(count)
         ]
         trace.wrote(place.buffer)
-        return Pair(tuple(held)) if count == 2 else Lanes(tuple(held))
+        return vector_of(held)
     if isinstance(value, _SEVERAL):
         value = _kept(trace.builder, value, place.buffer.dtype)
     lane = trace.builder.begin_for("vectorized", ["v"], [0], [count], [1], {})[0]
@@ -247,7 +247,7 @@ def _neighbours(name: str, dst: Any, value: Any, count: int, return_prev: bool) 
     return _nothing(what, trace)
 
 
-_SEVERAL = (Lanes, tuple, list)
+_SEVERAL = (Vector, tuple, list)
 
 
 def _kept(builder: Any, values: Any, dtype: Any) -> Element:
@@ -262,6 +262,7 @@ def _values_of(value: Any, count: int, what: str) -> Any:
     """What is added: a number for all, an element and its neighbours, or so many values."""
     if _is_tile(value):
         return _first_of(value, count, f"{what}: value")
+    value = as_vector(value) if is_vector(value) else value
     held = (
         value.count if value.__class__ is Lanewise else len(value) if isinstance(value, _SEVERAL) else count
     )
@@ -283,7 +284,7 @@ def _beside(value: Any, lane: Any) -> Any:
     return given
 
 
-def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Lanes | None:
+def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Vector | None:
     """Add two neighbouring elements, each indivisibly.
 
     dst: the first of them, a slice of two, C[i : i + 2], or a tile of two; value: likewise, or one number for
@@ -293,7 +294,7 @@ def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Lanes | Non
     return _neighbours("atomic_addx2", dst, value, 2, return_prev)
 
 
-def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> Lanes | None:
+def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> Vector | None:
     """Add four neighbouring elements, each indivisibly; dst and value as of atomic_addx2, of four.
 
     One instruction where the chip has it: from sm_90 on, in tensors; four with return_prev, which gives what

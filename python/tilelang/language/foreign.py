@@ -18,8 +18,9 @@ from .. import _core
 from ..front.dtypes import as_dtype, element_of
 from ..front.indexing import Part
 from ..front.offered import named
-from ..front.trace import active, fail, in_kernel
+from ..front.trace import active, builder, fail, in_kernel
 from ..front.values import Element, as_value
+from ..front.vectors import Vector, as_vector
 from . import ptx_rows
 from .known import intrinsics_by_name, known_call
 from .launch import Kernel, no_cluster
@@ -421,7 +422,8 @@ def _load(name: str, size: int, doc: str) -> Callable:
     def load(src: Any, pred: Any = None) -> _core.Expr:
         trace = in_kernel(f"T.{name}")
         buffer, index = _start(src, f"T.{name}")
-        return trace.builder.load_wide(name, buffer, index, size, None if pred is None else as_value(pred))
+        read = trace.builder.load_wide(name, buffer, index, size, None if pred is None else as_value(pred))
+        return read if size == 4 else Vector(None, as_dtype("uint32").with_lanes(size // 4), wide=read)
 
     return named(load, name, doc)
 
@@ -431,16 +433,33 @@ def _store(name: str, size: int, doc: str) -> Callable:
         trace = in_kernel(f"T.{name}")
         buffer, index = _start(dst, f"T.{name}")
         condition = None if pred is None else as_value(pred)
-        trace.builder.store_wide(name, buffer, index, as_value(value), size, condition)
+        words = as_wide(value, size, f"T.{name}")
+        trace.builder.store_wide(name, buffer, index, words, size, condition)
         trace.wrote(buffer)
 
     return named(store, name, doc)
 
 
+def as_wide(value: Any, size: int, what: str) -> Any:
+    """A vector of any dtype, or several values, as what a store of so many bytes takes."""
+    vector = as_vector(value)
+    if not isinstance(vector, Vector):
+        return vector
+    bits = vector.dtype.bits * len(vector)
+    if bits != 8 * size:
+        raise fail(f"{what} stores {size} bytes, and {vector.dtype} has {bits // 8}")
+    if vector.wide is not None:
+        return vector.wide
+    words = vector.as_words()
+    if len(words) == 1:
+        return words[0]
+    return builder().call("interleave", words, as_dtype("uint32").with_lanes(len(words)))
+
+
 _WIDE = {}
 for _bits in (32, 64, 128, 256):
     _many = (
-        f"as {_bits // 32} uint32 (a value that only a store of that width takes)"
+        f"as a uint32x{_bits // 32}, which T.reinterpret makes a vector of another dtype"
         if _bits > 32
         else "as a uint32"
     )

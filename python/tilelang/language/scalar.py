@@ -29,12 +29,27 @@ from ..front.dtypes import DataType, as_dtype, limits
 from ..front.errors import WrongType
 from ..front.offered import named
 from ..front.trace import builder, fail
-from ..front.values import DEVICE, PYTHON, SIGNS, Element, as_condition, as_value
+from ..front.values import (
+    DEVICE,
+    PYTHON,
+    SIGNS,
+    VECTORS,
+    Element,
+    Lanewise,
+    as_condition,
+    as_value,
+    each,
+    unary,
+)
 from ..front.values import binary as _binary
-from .pairs import Lanes, same_bits
+from ..front.vectors import Vector, is_vector, lane_by_lane, same_bits
 
 
 def _call(row: str, *args: Any) -> Expr:
+    if any(is_vector(x) for x in args):
+        return lane_by_lane(lambda *lanes: _call(row, *lanes), *args)
+    if any(x.__class__ is Lanewise for x in args):
+        return each(lambda *lanes: _call(row, *lanes), *args)
     return builder().call(row, tuple([as_value(x) for x in args]))
 
 
@@ -184,6 +199,8 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Any:
 
     The two values meet in one dtype, as the operands of `+` do (a Python number takes the other's).  A Python
     condition decides at once."""
+    if any(is_vector(x) for x in (cond, t, f)):
+        return lane_by_lane(if_then_else, cond, t, f)
     cond = as_condition(cond)
     if cond.__class__ is not Expr:
         return t if cond else f
@@ -206,7 +223,7 @@ def dp4a(A: Any, B: Any, C: Any) -> None:
     A, B: four int8 or four uint8 elements: a buffer, or the first of four along its last dimension; or four
     values, as T.reinterpret(word, "int8x4") gives them.
     C: an element of an int32 buffer, or such a buffer, of which the first element is meant."""
-    a, b = (x if isinstance(x, Lanes) else _place(x, name) for x, name in ((A, "A"), (B, "B")))
+    a, b = (x if isinstance(x, Vector) else _place(x, name) for x, name in ((A, "A"), (B, "B")))
     kinds = [_dtype_of_four(x) for x in (a, b)]
     if kinds[0] != kinds[1] or kinds[0] not in ("int8", "uint8"):
         raise fail(
@@ -215,12 +232,12 @@ def dp4a(A: Any, B: Any, C: Any) -> None:
     c = _place(C, "C")
     if c.dtype.name != "i32":
         raise fail(f"T.dp4a: C is {c.dtype}; four products of bytes are summed in int32", WrongType)
-    words = [same_bits(x, as_dtype("int32")) if isinstance(x, Lanes) else _word(x) for x in (a, b)]
+    words = [same_bits(x, as_dtype("int32")) if isinstance(x, Vector) else _word(x) for x in (a, b)]
     c.store(builder().call(f"dp4a_{'s8' if kinds[0] == 'int8' else 'u8'}", (c.load(), *words)))
 
 
 def _dtype_of_four(x: Any) -> str:
-    if isinstance(x, Lanes):
+    if isinstance(x, Vector):
         kinds = {str(lane.dtype) for lane in x}
         return kinds.pop() if len(x) == 4 and len(kinds) == 1 else f"{len(x)} of {', '.join(sorted(kinds))}"
     return str(x.dtype)
@@ -288,7 +305,7 @@ def round(x: Any, rounding_mode: str = "ties-to-even", span: Any = None) -> Expr
 
     rounding_mode: "ties-to-even" or "rn" to nearest, halves to the even one; "ties-away-from-zero" or "ra" to
     nearest, halves away from zero; "rz" towards zero; "ru" up; "rd" down."""
-    return builder().call(_ROUNDINGS[_one_of("T.round", rounding_mode, _ROUNDINGS)], (as_value(x),))
+    return _call(_ROUNDINGS[_one_of("T.round", rounding_mode, _ROUNDINGS)], x)
 
 
 def _one_of(what: str, mode: Any, known: Any) -> str:
@@ -308,7 +325,7 @@ def align_up(x: Any, y: Any) -> Any:
 def bitwise_not(x: Any, span: Any = None) -> Any:
     """~x of an integer."""
     if isinstance(x, DEVICE):
-        return builder().unary("invert", as_value(x))
+        return unary("invert", x)
     if not hasattr(x, "__index__"):
         raise fail(f"`~` takes an integer operand, not {x!r}")
     return ~x
@@ -318,12 +335,11 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Any:
     """The bits of `value` as another dtype of the same width.
 
     value: a value of the kernel; or several of one dtype, the first of which stands in the lowest bits: a
-    pair that T.fma2 or its like returned, a slice of a buffer, a tuple.
-    dtype: of one value; or of several, "float16x2", "int8x4": a pair is returned as T.fma2 returns it, more
-    as T.atomic_addx4 returns four: `p[0]`, `p[1]` and so on.  Several values fill 16, 32 or 64 bits together.
+    vector that T.fma2, T.ldg128 or a cast gave, a slice of a buffer, a tuple.
+    dtype: of one value; or of several, "float16x2", "int8x4": a vector, `p[0]`, `p[1]` and so on.
 
     Also accepts the dtype first, as reinterpret(dtype, value)."""
-    several = (Lanes, Region, tuple, list)
+    several = (Region, tuple, list, *VECTORS)
     if not isinstance(value, (*DEVICE, *several)) and isinstance(dtype, (*DEVICE, *several)):
         value, dtype = dtype, value
     if dtype == "handle":  # the token that older kernels give to T.attr

@@ -13,6 +13,7 @@ from ..front.loops import Loop, whole
 from ..front.loops import serial as _serial
 from ..front.trace import current, fail, in_kernel
 from ..front.values import DEVICE, Element, as_value, constant
+from ..front.vectors import VectorVariable
 from .launch import integers
 from .maps import Fragment
 
@@ -94,8 +95,10 @@ UNSET = _LeftOut()
 
 
 def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSET) -> Buffer:
-    """A scalar that may change: assign to its name with `=` and `+=`; reading the name reads the value.
+    """A value that may change: assign to its name with `=` and `+=`; reading the name reads the value.
 
+    dtype: of one value, or of several, "float32x2": such a variable is a vector, and its lanes are assigned
+    as v[0] = x.
     args: init, or scope, or both in that order.  init: its first value, of that dtype; without it the
     variable must be assigned before it is read.  scope: "local.var", where every variable lives.
     In a T.Parallel loop that also stores to a tile or tensor, each iteration assigns it before reading it,
@@ -115,7 +118,14 @@ def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSE
             "T.alloc_var: init is None, which is what a call gives that has no value; leave init out "
             "for a variable that is assigned later"
         )
-    variable = trace.builder.alloc(trace.take_hint("var"), "var", (), dtypes.as_dtype(dtype), {})
+    one, lanes = dtypes.element_of(dtype, ())
+    if lanes:
+        array = trace.builder.alloc(trace.take_hint("var"), "local", lanes, one, {})
+        variable = VectorVariable(array, one.with_lanes(lanes[0]))
+        if init is not UNSET:
+            variable.store(init)
+        return variable
+    variable = trace.builder.alloc(trace.take_hint("var"), "var", (), one, {})
     if init is not UNSET:
         trace.builder.store(variable, (), constant(as_value(init)))
     return variable

@@ -19,7 +19,8 @@ from ..front.dtypes import dtype as dtype_of
 from ..front.indexing import Ramp
 from ..front.offered import OFFERED, named
 from ..front.trace import fail, in_kernel, note
-from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, dynamic, unary
+from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, constant, dynamic, unary
+from ..front.vectors import Splat, splat
 from ..jit import function as _function
 from .control import loop_break
 from .foreign import access_ptr
@@ -144,13 +145,22 @@ FloatImm = _node(
     _constant(True),
     "A constant floating-point number.",
 )
+
+
+def _broadcast(value: Any, lanes: Any) -> Any:
+    count = constant(as_value(lanes))
+    if count.__class__ is not int or count < 1:
+        raise fail(f"T.Broadcast: the number of lanes is a constant from 1 on, not {lanes}")
+    return splat(value, count) if count > 1 else as_value(value)
+
+
 StringImm = _node("StringImm", "value", str, lambda x: isinstance(x, str), "A text.")
 Broadcast = broadcast = _node(
     "Broadcast",
     "value lanes",
-    lambda value, lanes: value,
-    lambda x: False,
-    "One value for several lanes: what a store to a slice gives each of its elements.",
+    _broadcast,
+    lambda x: x.__class__ is Splat,
+    "One value in several lanes.",
 )
 BufferLoad = _node(
     "BufferLoad",
