@@ -74,7 +74,10 @@ Expr Builder::from_end(const std::string& name, const Value& index, const Value&
   Expr i = to_index(index, "an index of " + name, here());
   Expr n = to_index(extent, "an extent of " + name, here());
   auto known = as_int(i), size = as_int(n);
-  if (known ? *known >= 0 : !is_below_zero(i)) return i;
+  if (known ? *known >= 0 : !is_below_zero(i)) {  // in its own type, in which a slice's two ends cancel out
+    auto* given = std::get_if<Expr>(&index);
+    return given ? *given : i;
+  }
   Expr counted = simplify(n + i);
   if (known && size && *known < -*size)
     fail(here(), "index {} of {} is outside: it counts from the end of {} elements, whose first is -{}",
@@ -92,7 +95,7 @@ std::vector<Expr> Builder::index_of(const Buffer& buffer, const std::vector<Valu
          info.shape.size() == 1 ? "" : "s", index.size(), index.size() == 1 ? "index was" : "indices were");
   std::vector<Expr> exprs;
   for (size_t d = 0; d < index.size(); d++) {
-    Expr e = from_end(info.name, index[d], info.shape[d]);
+    Expr e = to_index(from_end(info.name, index[d], info.shape[d]), "an index of " + info.name, here());
     auto n = as_int(e), extent = as_int(info.shape[d]);
     if (n && extent && *n >= *extent)
       fail(here(), "the index {} of dimension {} is outside of {}", *n, d, describe(buffer));

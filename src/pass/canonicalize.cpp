@@ -16,6 +16,7 @@
 #include "pass/bulk_updates.h"
 #include "pass/check_convergence.h"
 #include "pass/check_registers.h"
+#include "pass/check_slices.h"
 #include "pass/earlier_rows.h"
 #include "pass/form_teams.h"
 #include "pass/name_elements.h"
@@ -229,6 +230,7 @@ Function canonicalize(Function f, const Target& target) {
       return with_plain_indices(with_constant_extents(f, n, thread_count(k)));
     });
     check_registers(k, target);
+    if (!target.has_threads()) k.body = with_slices_checked(f, k);
     if (!target.warpgroup.empty()) k.body = with_loops_of_one_turn(f, k);
   }
   return f;

@@ -13,7 +13,8 @@
 // compiler has made, are handled.
 //
 // The asynchronous proxy, by which copies of boxes are made, sees what threads have written only behind their
-// fences: one stands in front of each barrier behind writes to what such a copy touches somewhere.
+// fences: one stands in front of each barrier behind writes to what such a copy touches somewhere, and in
+// front of arrivals by which teams tell others of such writes (signal_fences.h).
 //
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's
 // lowered form, and a loop whose own accesses never conflict count as a whole: the barrier goes before them,
@@ -32,6 +33,7 @@
 #include "pass/passes.h"
 #include "pass/pending_accesses.h"
 #include "pass/rings.h"
+#include "pass/signal_fences.h"
 #include "pass/splice.h"
 #include "pass/varying.h"
 #include "pass/warp_width.h"
@@ -62,7 +64,8 @@ Stmt barrier_in_groups(const Team& t, Span span) {
 struct Barriers {
   std::map<const StmtNode*, Team> before = {}, behind = {}, in_groups = {};
   std::set<const StmtNode*> of_warps = {};
-  std::set<const StmtNode*> fenced = {};  // with a fence for the asynchronous proxy in front
+  std::set<const StmtNode*> fenced = {};   // with a fence for the asynchronous proxy in front
+  std::set<const StmtNode*> signals = {};  // with such a fence, and perhaps without a barrier
 
   Stmt put(const Kernel& kernel, int warp) const {
     return splice(kernel.body, [&](const Stmt& original, const Stmt& walked) {
@@ -77,7 +80,12 @@ struct Barriers {
                              : barrier_of(kernel, warp, it->second, span));
         return true;
       };
-      if (!add(before) && !add(in_groups, true) && of_warps.contains(original.get()))
+      bool fences = fenced.contains(original.get()) &&
+                    (before.contains(original.get()) || in_groups.contains(original.get()));
+      if (signals.contains(original.get()) && !fences)
+        out.push_back(eval(call(*find_instr("fence_proxy_async_shared"), {}), original->span));
+      bool ordered = add(before) || add(in_groups, true);
+      if (!ordered && of_warps.contains(original.get()))
         out.push_back(eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), original->span));
       out.push_back(walked);
       add(behind);
@@ -370,7 +378,11 @@ Function insert_sync(Function f, const Target& target) {
                          "no barriers are inserted between accesses to the program's own buffers "
                          "(tl.disable_thread_storage_sync): the simulator finds those that are missing",
                          k.span, true});
-    if (thread_count(k) > 1) k.body = Inserter{.f = f, .kernel = k, .warp = target.warp}.run();
+    if (thread_count(k) <= 1) continue;
+    SignalFences fences = fences_of_signals(f, k, target.warp);
+    Barriers placed{.signals = std::move(fences.before)};
+    k.body = Inserter{.f = f, .kernel = k, .warp = target.warp, .placed = std::move(placed)}.run();
+    f.notes.insert(f.notes.end(), fences.notes.begin(), fences.notes.end());
   }
   return f;
 }

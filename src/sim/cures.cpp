@@ -1,5 +1,6 @@
 // Advice on how to fix a race: the end of its finding's text.
 #include <algorithm>
+#include <set>
 
 #include "ir/rewrite.h"
 #include "sim/engine.h"
@@ -56,6 +57,47 @@ std::string RaceDetector::cure_of_statement(const Place& p, int32_t site, bool o
   return "use an atomic access, or read, wait at a barrier, and then write";
 }
 
+// The innermost condition around a statement that holds for some threads only, as far as the text says.
+static const If* condition_of_some(const Kernel& k, const StmtNode* target) {
+  std::set<const ExprNode*> varying{k.thread.get()};
+  auto varies = [&](const Expr& e) {
+    return contains(e, [&](const Var& v) { return varying.contains(&v); }, [](const Load&) { return true; });
+  };
+  const If* found = nullptr;
+  visit_nodes(k.body, [&](const Node& n) {
+    if (n.kind == Kind::Let) {
+      auto& let = static_cast<const Let&>(n);
+      if (varies(let.value)) varying.insert(let.var.get());
+    }
+    if (n.kind != Kind::If) return;
+    auto& one = static_cast<const If&>(n);
+    if (!varies(one.cond)) return;
+    visit_nodes(Stmt(&one), [&](const Node& inner) {
+      if (&inner == target) found = &one;
+    });
+  });
+  return found;
+}
+
+// A barrier is for all threads: under a condition that not all of them meet it is the next mistake.
+std::string RaceDetector::cure_by_barrier(int32_t site, int32_t other_site, bool same_warp) const {
+  std::string_view barrier =
+      same_warp ? "T.sync_threads(), or T.sync_warp() if only one warp takes part" : "T.sync_threads()";
+  const If* here = condition_of_some(*code.kernel, code.sites[size_t(site)].stmt.get());
+  const If* there = condition_of_some(*code.kernel, code.sites[size_t(other_site)].stmt.get());
+  const If* inner = here ? here : there;
+  if (!inner || !inner->span) return fmt::format("put a barrier between the two ({})", barrier);
+  if (here == there)
+    return fmt::format(
+        "end the condition of line {} after the first of the two, because not all threads come there, put a "
+        "barrier behind it ({}), and the second under the condition again",
+        inner->span.line, barrier);
+  return fmt::format(
+      "put a barrier between the two ({}), outside of the condition of line {}, because not all threads come "
+      "there",
+      barrier, inner->span.line);
+}
+
 // What would order the two accesses.
 std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
                                   bool same_statement, bool one_reads) const {
@@ -85,21 +127,21 @@ std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp
     if (same_statement) return cure_of_statement(p, site, one_reads);
     if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
     bool same_warp = other.thread / w.lane_count() == w.first / w.lane_count();
-    return same_warp ? "put a barrier between the two (T.sync_threads(), or T.sync_warp() if only one warp "
-                       "takes part)"
-                     : "put a barrier between the two (T.sync_threads())";
+    return cure_by_barrier(site, other.site, same_warp);
   }
   if (clocks.has_joined(other.thread, other.epoch))
     return fmt::format(
         "thread {} has waited for it, but the other threads have not: put a barrier after that wait", owner);
   const Groups& groups = w.block->engine->groups(bulk ? Timeline::bulk_writes : Timeline::copies, owner);
-  std::string_view prefix = bulk ? "cp_async_bulk" : "cp_async";
+  std::string_view commit = bulk ? "T.tma_store_arrive()" : "T.ptx_commit_group()";
   auto later = groups.committed.end() - std::ranges::lower_bound(groups.committed, other.epoch);
-  std::string_view read = clocks.is_on(other.thread, Timeline::bulk_reads) ? "_read" : "";
-  std::string wait =
-      later == 0 ? fmt::format("end its group ({0}_commit_group) and wait for it ({0}_wait_group{1}(0))",
-                               prefix, read)
-                 : fmt::format("wait for its group ({}_wait_group{}({}))", prefix, read, later - 1);
+  bool reads = clocks.is_on(other.thread, Timeline::bulk_reads);
+  auto wait_for = [&](int64_t left) {
+    return bulk ? fmt::format("T.tma_store_wait({}{})", left, reads ? "" : ", read=False")
+                : fmt::format("T.ptx_wait_group({})", left);
+  };
+  std::string wait = later == 0 ? fmt::format("end its group ({}) and wait for it ({})", commit, wait_for(0))
+                                : fmt::format("wait for its group ({})", wait_for(later - 1));
   return owner == w.first + lane ? wait + " first"
                                  : fmt::format("let thread {} {}, and put a barrier after that", owner, wait);
 }

@@ -257,7 +257,7 @@ struct Product {
         x.report(
             0, Finding::Kind::race,
             fmt::format("{} uses registers of {} that a product begun{} still {}; wait for that one first "
-                        "(wgmma_wait_group, T.wait_wgmma)",
+                        "(T.wait_wgmma)",
                         x.site.intrinsic->name, p.name, line_of(*x.warp.code, other.site),
                         other.writes ? "writes" : "reads"));
     }
@@ -308,7 +308,7 @@ void touch_held(Warp& w, const Place& p, int64_t begin, int64_t end, LaneMask la
     Finding f{
         .kind = Finding::Kind::race,
         .text = fmt::format("{} {} {} while a product begun{} that {} it is in flight; wait for it first "
-                            "(wgmma_wait_group, T.wait_wgmma)",
+                            "(T.wait_wgmma)",
                             describe_thread(w, first_lane(lanes)), writes ? "writes" : "reads", p.name,
                             line_of(*w.code, held.site), held.writes ? "writes" : "reads")};
     f.buffer = p.name;
@@ -368,7 +368,7 @@ void check_products(RaceDetector& detector, std::vector<Warp>& warps) {
           w, 0,
           {.kind = Finding::Kind::race,
            .text = fmt::format("warp {} has begun a product that is still in flight when it ends; close "
-                               "its group and wait for it (wgmma_commit_group, wgmma_wait_group)",
+                               "its group and wait for it (T.warpgroup_commit_batch(), T.wait_wgmma(0))",
                                warp_number(w))},
           site);
     }

@@ -231,7 +231,7 @@ void RaceDetector::touch_shadow(ShadowCell& c, StampPool& lists, Warp& w, const 
   if (c.write.epoch && !(same && touch == Touch::write) && !clocks.ordered(c.write, thread))
     race(w, p, lane, me, c.write, past(Touch::write), touch, at);
   else if (by_proxy && c.write.epoch)
-    check_fence(w, p, lane, c.write, touch, me.site, at);
+    check_fence(w, p, lane, me, c.write, touch, at);
   auto check = [&](const Stamp& s) {
     if (s.epoch && conflicts(s, touch) && !clocks.ordered(s, thread))
       race(w, p, lane, me, s, past(Touch(s.how)), touch, at);
@@ -437,8 +437,8 @@ void RaceDetector::race(Warp& w, const Place& p, int lane, const Stamp& me, cons
 
 // The asynchronous proxy reads what a thread has written, or writes there: only behind that thread's fence is
 // it sure to come second.
-void RaceDetector::check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch,
-                               int32_t site, const std::byte* at) {
+void RaceDetector::check_fence(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& write,
+                               Touch touch, const std::byte* at) {
   const Clocks& clocks = w.block->watch->clocks;
   bool copied = clocks.is_on(write.thread, Timeline::copies);
   if (!copied && write.thread >= code.thread_count()) return;  // by the same proxy
@@ -452,19 +452,24 @@ void RaceDetector::check_fence(Warp& w, const Place& p, int lane, const Stamp& w
   if (clocks.ordered(fenced, w.first + lane)) return;
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(write.site)].span;
+  bool multiplies = clocks.warp_of_products(me.thread) >= 0;
+  std::string who = fmt::format("{} that {}{} begins", multiplies ? "wgmma" : "bulk copy",
+                                multiplies ? "the warp of " : "", describe_thread(w, lane));
   Finding f{
       .kind = Finding::Kind::fence,
       .text = fmt::format(
-          "missing proxy fence: {}[{}] is {} by the bulk copy that {} begins, but thread {} wrote it{} and "
-          "has executed no fence{} since, so {}; let the threads that write execute {}, before the barrier",
-          p.name, index, touch == Touch::read ? "read" : "written", describe_thread(w, lane), writer,
+          "missing proxy fence: {}[{}] is {} by the {}, but thread {} wrote it{} and has executed no fence{} "
+          "since, so {}; let the threads that write execute {}, before the barrier",
+          p.name, index, touch == Touch::read ? "read" : "written", who, writer,
           there ? fmt::format(" on line {}", there.line) : "", shared ? "" : " for tensors",
-          touch == Touch::read ? "the copy may read the old value" : "that write may come after the copy",
-          shared ? "fence_proxy_async_shared()" : "fence_proxy_async()")};
+          touch != Touch::read ? "that write may come after the copy"
+          : multiplies         ? "the product may be of the old value"
+                               : "the copy may read the old value",
+          shared ? "T.fence_proxy_async()" : "T.fence_proxy_async(everywhere=True)")};
   f.other_thread = writer;
   f.buffer = p.name;
   f.index = index;
-  report(w, lane, std::move(f), site, write.site, p.number);
+  report(w, lane, std::move(f), me.site, write.site, p.number);
 }
 
 }  // namespace tl::sim

@@ -159,13 +159,14 @@ class RaceDetector {
   std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
                       bool same_statement, bool one_reads) const;
   std::string cure_of_statement(const Place& p, int32_t site, bool one_reads) const;
+  std::string cure_by_barrier(int32_t site, int32_t other_site, bool same_warp) const;
   std::string cure_of_load(const Warp& w, const Stamp& load) const;
   std::array<int64_t, 4> key(Finding::Kind kind, int32_t site, int32_t other_site, int64_t place) const {
     return {int64_t(kind) + 100 * code.number, site, other_site, place};
   }
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
   void misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
-  void check_fence(Warp& w, const Place& p, int lane, const Stamp& write, Touch touch, int32_t site,
+  void check_fence(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& write, Touch touch,
                    const std::byte* at);
   // Of a read: a hole, or a finding, if this unit is unwritten.
   void check_written(Warp& w, const Place& p, int lane, const ShadowCell& c, const std::byte* unit,

@@ -76,10 +76,25 @@ struct Regions {
     }
     return b;
   }
+  // A slice of a tile; tensors have bounds guards.
+  void check_inside(const Region& r, const Memory& m, const Box& box) const {
+    if (f[r.buffer].scope == Scope::global || std::ranges::count(box.extent, 0)) return;
+    const std::string& name = f[r.buffer].name;
+    for (size_t d = 0; d < box.min.size(); d++) {
+      int64_t first = box.min[d], end = first + box.extent[d], size = m.shape[d];
+      if (first < 0 || end > size)
+        fail(tile_span,
+             "the slice [{}, {}) of dimension {} of {}: index {} of dimension {} is outside [0, {}), in {}; "
+             "let "
+             "the slice end inside, or make {} larger",
+             first, end, d, name, first < 0 ? first : std::max(first, size), d, size, frame.where, name);
+    }
+  }
   Array read(const Region& r) {
     DType type = f[r.buffer].dtype;
     const Memory& m = frame.buffers[size_t(r.buffer.value)];
     Box box = box_of(r);
+    check_inside(r, m, box);
     Array a = make_array(type, box.shape);
     if (f[r.buffer].safe_value) {
       std::ranges::fill(a.floats, safe_scalar(f[r.buffer]).d);
@@ -107,6 +122,7 @@ struct Regions {
     const Array& a = given.dtype == type ? given : as_type(given, type);
     Memory& m = frame.buffers[size_t(r.buffer.value)];
     Box box = box_of(r);
+    check_inside(r, m, box);
     internal_check(a.size() == product(box.extent), "an array of the region's shape");
     bool casts = given.dtype.is_float() && !type.is_float();
     bool is_tensor = f[r.buffer].scope == Scope::global;

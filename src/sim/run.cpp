@@ -12,6 +12,7 @@
 #include "sim/cluster.h"
 #include "sim/instr.h"
 #include "sim/launch.h"
+#include "sim/livelock.h"
 #include "sim/products.h"
 #include "sim/steps.h"
 #include "sim/undefined.h"
@@ -32,7 +33,6 @@ namespace {
 
 // How often every running thread may read unchanged memory before it counts as stuck.
 constexpr int64_t most_idle_rounds = 2000;
-constexpr int64_t most_computing_rounds = 125'000;  // the same where it looks at its registers alone
 // So many operations may follow an access outside of its buffer: what it read is no value of the program's,
 // and a loop that asks for it may never end.
 constexpr int64_t most_astray = int64_t(1) << 20;
@@ -56,42 +56,6 @@ void execute(Warp& w, int64_t most) {
     if (o.wraps || !w.wrapped.empty() || holds_wrapped) follow_wrapped(w, o, active);
   }
   w.came = w.block->executed += most - left;
-}
-
-// Does the loop that it spins in read memory, or call what may?  Else only its own registers can end it.
-bool reads_memory(const Warp& w) {
-  const auto& all = w.code->operations;
-  size_t test = w.next - 1, end = test + size_t(all[test].jump);
-  if (all[test].run != narrow_on || end > all.size()) return true;
-  size_t back = end - 1;
-  while (back > test && all[back].run != jump) back--;  // behind it may stand where its breaks meet
-  if (back == test) return true;
-  size_t begin = size_t(int64_t(back) + all[back].jump);
-  return std::any_of(all.begin() + int64_t(begin), all.begin() + int64_t(end), [&](const Operation& o) {
-    if (o.effect == Operation::Effect::call) return true;
-    if (o.effect != Operation::Effect::load) return false;
-    Scope scope = w.code->places[size_t(o.row)].scope;
-    return scope == Scope::global || scope == Scope::shared;
-  });
-}
-
-std::string describe_livelock(const Warp& w, int lane, bool repeats, int64_t residents, size_t to_come) {
-  std::string who = describe_thread(w, lane);
-  if (reads_memory(w) && to_come > 0)
-    return fmt::format(
-        "{} waits in this loop for memory to change, but none of the {} blocks that {} holds at once (of {} "
-        "threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of these "
-        "has ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers only",
-        who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come);
-  if (reads_memory(w))
-    return who + " waits in this loop for memory to change, but no other thread can go on and change it";
-  std::string why =
-      repeats ? "the values in its condition do not change any more"
-              : fmt::format("it has run more than {} iterations", most_computing_rounds * w.block->patience);
-  return fmt::format(
-      "{} does not leave this loop, which reads no memory: {}; change a value of the condition inside the "
-      "loop",
-      who, why);
 }
 
 }  // namespace
@@ -349,13 +313,12 @@ void Launch::finish(Resident& r) {
   for (auto [loads, thread, site] : r.engine->unawaited()) {
     if (!options.watch) break;
     Warp& w = r.warps[size_t(thread / code.warp)];
-    Finding f{
-        .kind = Finding::Kind::race,
-        .text = fmt::format("{} has begun a bulk {} that may still {} shared memory when the block has ended "
-                            "and its memory is free; wait for it before that ({})",
-                            describe_thread(w, int(thread % code.warp)), loads ? "load" : "store",
-                            loads ? "write" : "read",
-                            loads ? "for the phase of its mbarrier" : "cp_async_bulk_wait_group_read(0)")};
+    Finding f{.kind = Finding::Kind::race,
+              .text = fmt::format(
+                  "{} has begun a bulk {} that may still {} shared memory when the block has ended "
+                  "and its memory is free; wait for it before that ({})",
+                  describe_thread(w, int(thread % code.warp)), loads ? "load" : "store",
+                  loads ? "write" : "read", loads ? "for the phase of its mbarrier" : "T.tma_store_wait(0)")};
     race_detector.report(w, int(thread % code.warp), std::move(f), site);
   }
   if (options.watch) check_products(race_detector, r.warps);

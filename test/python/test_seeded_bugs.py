@@ -26,13 +26,15 @@ SCHEDULES = 3
 
 @dataclass
 class Case:
-    """target, level: of all cases of a file, where it says so. skip: passes to leave out. outputs: arguments
-    that nobody has written. inputs: values of arguments, as Python text."""
+    """target, level: of all cases of a file, where it says so. skip: passes to leave out. own_barriers: the
+    compiler places none, nor fences. outputs: arguments that nobody has written. inputs: values of
+    arguments, as Python text."""
 
     name: str
     target: str = "sim:sm_80"
     level: str = "tile"
     skip: list = field(default_factory=list)
+    own_barriers: bool = False
     outputs: list = field(default_factory=list)
     inputs: dict = field(default_factory=dict)
     lines: list = field(default_factory=list)
@@ -54,6 +56,8 @@ def read_cases(path):
             cases.append(Case(line[3:], target, level))
         elif line.startswith("skip: "):
             cases[-1].skip = line[6:].split()
+        elif line.startswith("own_barriers: "):
+            cases[-1].own_barriers = True
         elif line.startswith("outputs: "):
             cases[-1].outputs = [int(i) for i in line[9:].split()]
         elif line.startswith("input "):
@@ -94,7 +98,8 @@ def compiled(case, folder, drop):
         function = tilelang._core.parse(case.text(drop), "case.ir")
         return tilelang._core.compile(function, case.target, {"at_machine": True, "cache": False})
     function = load_text(folder, case.text(drop)).main.function
-    return tilelang._core.compile(function, case.target, {"skip": case.skip, "cache": False})
+    options = {"skip": case.skip, "own_barriers": case.own_barriers, "cache": False}
+    return tilelang._core.compile(function, case.target, options)
 
 
 def marked(text):

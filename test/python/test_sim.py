@@ -260,7 +260,13 @@ def races(threads, distance, in_one):
     "threads, distance, in_one, advice",
     [
         (32, 1, False, r"T.sync_threads\(\), or T.sync_warp\(\) if only one warp takes part\)"),
-        (64, 32, False, r"put a barrier between the two \(T.sync_threads\(\)\)$"),
+        (
+            64,
+            32,
+            False,
+            r"put a barrier between the two \(T.sync_threads\(\)\), outside of the condition of line "
+            r"\d+, because not all threads come there$",
+        ),
         (32, 4, True, "use an atomic access, or read, wait at a barrier, and then write$"),
     ],
 )

@@ -226,3 +226,57 @@ def test_a_loop_over_what_lies_outside_ends(schedules):
     with pytest.raises(tilelang.SimulationError) as caught:
         kernel.simulate(np.ones(64, "i4"), np.zeros(1, "i4"), schedules=schedules)
     assert {"outside", "unwritten"} <= {f.kind for f in caught.value.report.findings}
+
+
+def test_a_variable_that_never_changes():
+    """The loop reads memory, but its condition does not: waiting would not help."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_var("int32", 0)
+            s = T.alloc_shared((64,), "int32")
+            while x < 1:
+                s[T.get_thread_binding()] = A[0]
+            A[1] = x
+
+    (found,) = findings(main, np.zeros(64, np.int32))
+    assert found.kind == "livelock" and found.text == (
+        "thread 0 of block (0) of main does not leave this loop: x never changes, because nothing in the "
+        "loop assigns to it, and no other thread does; change a value of the condition inside the loop"
+    )
+
+
+@pytest.mark.parametrize("inside, advice", [
+    (False, "put a barrier between the two (T.sync_threads()), outside of the condition of line {}, because "
+     "not all threads come there"),
+    (True, "end the condition of line {} after the first of the two, because not all threads come there, put "
+     "a barrier behind it (T.sync_threads()), and the second under the condition again"),
+])  # fmt: skip
+def test_a_barrier_is_not_advised_where_not_all_threads_come(inside, advice):
+    def main_of(inside):
+        @T.prim_func
+        def main(X: T.Tensor((128,), "float32"), Y: T.Tensor((128,), "float32")):
+            with T.Kernel(1, threads=128):
+                tx = T.get_thread_binding()
+                S = T.alloc_shared((128,), "float32")
+                if inside:
+                    if tx < 64:
+                        S[tx] = X[tx]
+                        Y[tx] = S[63 - tx]
+                else:
+                    S[tx] = X[tx]
+                    if tx < 64:
+                        Y[tx] = S[127 - tx]
+
+        return main
+
+    kernel = tilelang.compile(
+        main_of(inside), target="sim:sm_80", pass_configs={"tl.disable_thread_storage_sync": True}
+    )
+    with pytest.raises(tilelang.SimulationError) as caught:
+        kernel(np.zeros(128, np.float32), np.zeros(128, np.float32))
+    found = caught.value.report.findings[0]
+    with open(__file__) as file:
+        line = {n for n, text in enumerate(file, 1) if text.strip() == "if tx < 64:"}
+    assert any(found.text.endswith(advice.format(n)) for n in line), found.text

@@ -250,7 +250,8 @@ def test_a_tensor_that_the_kernel_itself_has_written(everywhere):
         assert not kernel.simulate(x, y, z, schedules=3).findings and np.array_equal(z, x)
     else:
         with pytest.raises(
-            tilelang.SimulationError, match=r"no fence for tensors .* execute fence_proxy_async\(\)"
+            tilelang.SimulationError,
+            match=r"no fence for tensors .* execute T.fence_proxy_async\(everywhere=True\)",
         ):
             kernel.simulate(x, y, z, schedules=3)
 

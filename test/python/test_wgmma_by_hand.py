@@ -111,10 +111,7 @@ def test_sums_that_are_read_in_flight():
             T.copy(c, C)
 
     said = found(main, numbers(64, 64), np.zeros((64, 64), np.float32))
-    assert (
-        "reads c while a product begun" in said
-        and "wait for it first (wgmma_wait_group, T.wait_wgmma)" in said
-    )
+    assert "reads c while a product begun" in said and "wait for it first (T.wait_wgmma)" in said
 
 
 def test_a_product_that_nobody_waits_for():

@@ -13,6 +13,11 @@ padding (reads give 0 or the safe value, stores are dropped), in a tile an error
 where the grid has one block: a variable that has one value, and does not begin below 0, is taken as if it had
 more.
 
+A slice of a tile that an operator works on lies inside of its tile.  Where only the call tells, "reference"
+and "sim:…" say where it does not, and so does "cpu", which leaves the memory behind the tile alone; a GPU
+does not look.  The index of a single element, `S[i + n]`, is looked at by "reference" and "sim:…" alone:
+guard it by `if`.
+
 Whatever is wrong raises CompileError at the user's line.  This file only collects the names: each module
 below lists its own in `__all__` and says what they mean."""
 

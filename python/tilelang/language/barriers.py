@@ -179,7 +179,9 @@ def cp_async_barrier_noinc(barrier: Any) -> None:
 def fence_proxy_async(everywhere: bool = False) -> None:
     """What this thread has written to shared memory, or `everywhere`, to tensors as well, is seen by copies
     that are started behind the next barrier (T.tma_copy), which do not go the way of ordinary accesses.
-    Without effect on chips older than sm_90."""
+    The compiler places this fence, for shared memory, in front of its own barriers and of arrivals by which
+    one team tells another; it is for programs that place their own (tl.disable_thread_storage_sync), and
+    for tensors.  Without effect on chips older than sm_90."""
     row = "fence_proxy_async" if everywhere else "fence_proxy_async_shared"
     in_kernel("T.fence_proxy_async").builder.instruct(row, [])
 

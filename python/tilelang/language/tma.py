@@ -43,7 +43,7 @@ def tma_copy(
     barrier: of a load, one of T.alloc_barrier. The load adds the bytes of the whole tile to what the phase
     expects, also where parts of it are outside; arrive there as well, and wait, before the tile is read.
     A store takes none: it is a group of its own, see T.tma_store_wait. What the threads of the team have
-    written to the tile is stored; other teams execute T.fence_proxy_async() before they arrive.
+    written to the tile is stored, and what those of other teams have written before they arrived.
     The tile may be read by ordinary statements: the compiler lays it out in the swizzled panels that the
     accelerator knows, for all that use it.
     It is an error where the accelerator cannot move the tile: more than 5 dimensions; rows of the tile,
