@@ -210,3 +210,38 @@ def test_how_objects_of_a_kernel_print(tmp_path, capsys):
         "[n, A: global float32[64, 8], A[bx, 0], A[1, 0]*cast<f32>(n), S[2, 0 : 0 + 4]]\n"
     )
     assert "object at" not in error.text
+
+
+PER_ITERATION = {
+    "bound again": "x = A[0]\nfor i in range(8):\n    x = A[i]\n    B[i] = x",
+    "in a pipeline": "for i in T.Pipelined(8, num_stages=2):\n    x = A[i] * 2\n    x = x + 1\n    B[i] = x",
+    "several names": "for i in range(8):\n    x, y = A[i], i\n    x, y = y, x\n    B[i] = y + x",
+    "another name of it": "for i in range(8):\n    x = A[i]\n    y = x\n    x += 1\n    B[i] = x * 100 + y",
+    "in two loops": "for i in range(8):\n    B[i] = A[i]\nfor i in range(8):\n    x = B[i]\n    B[i] = x + 1",
+    "in a branch": "for i in range(8):\n    B[i] = 0.0\n    if i > 3:\n        x = A[i]\n        B[i] = x",
+    "while": "k = T.alloc_var('int32', 0)\nwhile k < 8:\n    x = A[k]\n    B[k] = x\n    k = k + 1",
+    "a tile": "for i in range(8):\n    t = T.alloc_local((1,), 'float32')\n    t[0] = A[i]\n    B[i] = t[0]",
+}
+
+
+@pytest.mark.parametrize("case", PER_ITERATION)
+def test_a_name_bound_again_in_each_iteration(case, tmp_path, target):
+    """After the loop nothing reads the last of them."""
+    body = PER_ITERATION[case]
+    main = kernel(
+        tmp_path,
+        body,
+        signature="A: T.Tensor((8,), 'float32'), B: T.Tensor((8,), 'float32')",
+        launch="T.Kernel(1, threads=1)",
+    )
+    a, b = np.random.default_rng(0).standard_normal(8).astype(np.float32), np.full(8, np.nan, np.float32)
+    tilelang.compile(main, target=target)(a, b)
+    i = np.arange(8)
+    wanted = {
+        "in a pipeline": 2 * a + 1,
+        "several names": a + i,
+        "another name of it": (a + 1) * 100 + a,
+        "in two loops": a + 1,
+        "in a branch": np.where(i > 3, a, 0),
+    }
+    assert np.allclose(b, wanted.get(case, a), rtol=1e-5, atol=1e-5)
