@@ -394,8 +394,8 @@ struct TileGenerator : OperatorText {
   // ── kernels ─────────────────────────────────────────────────────────────────────────────────────────
   void kernel(const std::string& title) {
     threads = pick<int64_t>({32, 64, 96, 128, 128, 128, 160, 192, 256, 256, 384, 512});
-    int64_t x = pick<int64_t>({1, 1, 2, 3}), y = x > 1 && chance(30) ? 2 : 1;
-    blocks = x * y;
+    int64_t x = pick<int64_t>({1, 1, 2, 3}), y = x > 1 && chance(30) ? 2 : 1, z = x > 1 && chance(20) ? 2 : 1;
+    blocks = x * y * z;
     shared_bytes = registers = 0;
     widest.clear();
     placed.clear();
@@ -416,8 +416,11 @@ struct TileGenerator : OperatorText {
         line("copy({}, {})", t.name, part);
         if (blocks == 1 && !t.rough && written.empty() && chance(40)) written.push_back({part, t});
       }
-    kernels.push_back(fmt::format("  kernel {} grid(bx: {}, by: {}) threads({}){}:\n    b = bx*{} + by\n",
-                                  title, x, y, threads, chance(20) ? " {use_swizzle=2}" : "", y));
+    std::string third = z > 1 ? fmt::format(", bz: {}", z) : "";
+    std::string number = fmt::format("bx*{} + by", y);
+    if (z > 1) number = fmt::format("({})*{} + bz", number, z);
+    kernels.push_back(fmt::format("  kernel {} grid(bx: {}, by: {}{}) threads({}){}:\n    b = {}\n", title, x,
+                                  y, third, threads, chance(20) ? " {use_swizzle=2}" : "", number));
     for (auto& l : declarations) kernels.back() += "    " + l + "\n";
     kernels.back() += text();
   }

@@ -241,6 +241,9 @@ struct NestText : TileText {
       }
       case 5:
         return fmt::format("cast<f32>(i{} % {})", below(int64_t(rank)), 1 + below(8));
+      case 6:  // a random number of this block and iteration
+        return fmt::format("cast<f32>(philox({}:u64, cast<u64>(b*64 + i{}), {}:u64) & 7:u32)", below(9),
+                           below(int64_t(rank)), below(9));
       default:
         break;
     }

@@ -306,6 +306,34 @@ def test_lanes_are_unpacked_and_walked(target):
     assert np.array_equal(o, np.stack([a[:, 0] - a[:, 1], 4 * (a[:, 2] + a[:, 3])], 1))
 
 
+def test_vectors_live_in_branches_and_loops():
+    """What is made of a vector in a branch of the device is made again behind it."""
+
+    @T.prim_func
+    def main(A: T.Tensor((ROWS, 8), "float16"), O: T.Tensor((3, ROWS, 8), "float16")):
+        with T.Kernel(1, threads=64):
+            r = T.get_thread_binding()
+            v = T.reinterpret(T.ldg128(A[r, 0]), "float16x8")
+            one = T.Cast("float16x8", 1)
+            ramp = T.ramp(r, 1, 8)
+            if r % 2 == 0:
+                O[0, r, 0:8] = v + one
+            else:
+                O[0, r, 0:8] = v[0] + one
+            for n in T.serial(2):
+                O[n + 1, r, 0:8] = v * v + T.Cast("float16x8", ramp)
+            T.stg128(O[1, r, 0], v + v[1] + one)
+
+    a, o = numbers("float16", 8, 9), np.zeros((3, ROWS, 8), np.float16)
+    for target in ("sim:sm_80", "sim:sm_90a"):
+        tilelang.compile(main, target=target)(a, o)
+        even = np.arange(ROWS)[:, None] % 2 == 0
+        assert np.array_equal(o[0], np.where(even, a, a[:, :1]) + 1)
+        assert np.array_equal(o[1], a + a[:, 1:2] + 1)
+        assert np.array_equal(o[2], a * a + (np.arange(ROWS)[:, None] + np.arange(8)).astype(np.float16))
+    source(main, "cuda -arch=sm_90a")
+
+
 PAIR = "T.Cast('float32x2', (1.0, 2.0))"
 REFUSED = {
     "x = T.Cast('float32x4', A[0, 0:2]) + T.Cast('float32x4', 0)": "the slice has 2 elements, and float32x4",

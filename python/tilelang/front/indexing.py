@@ -129,11 +129,9 @@ class Ramp(Vector):
     @property
     def lanes(self) -> tuple:
         """The values."""
-        if self._lanes is None:
-            self._lanes = vector_of(
-                [_sum(self.base, self.stride * n) for n in range(len(self))], self.dtype.with_lanes(1)
-            ).lanes
-        return self._lanes
+        one = self.dtype.with_lanes(1)
+        values = lambda: vector_of([_sum(self.base, self.stride * n) for n in range(len(self))], one).lanes
+        return self._once("lanes", values)
 
     def index(self) -> slice:
         """The slice that it is as an index."""

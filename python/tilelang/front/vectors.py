@@ -26,28 +26,40 @@ class Vector(Late):
     v[0], v[1] and so on are its lanes; operators, casts and functions compute lane by lane; a store goes to a
     slice of as many elements, C[i : i + 2] = v."""
 
-    __slots__ = ("_lanes", "dtype", "words", "wide")
+    __slots__ = ("_lanes", "_words", "_made", "dtype", "wide")
 
     def __init__(self, lanes: Sequence | None, dtype: DType, words: Sequence = (), wide: Any = None) -> None:
         """dtype: with its lanes; words: the bits of all lanes in uint32, the first lowest, if they came so;
         wide: what one access read.  Lanes that are None are made of the words, those of what was read."""
-        self._lanes, self.dtype = tuple(lanes) if lanes is not None else None, dtype
-        self.words, self.wide = tuple(words), wide
+        self._lanes, self._words = lanes if lanes is None else tuple(lanes), tuple(words)
+        self._made: dict[str, tuple] = {}
+        self.dtype, self.wide = dtype, wide
+
+    def _once(self, what: str, make: Callable[[], Sequence]) -> tuple:
+        """What is made of the vector where it is asked for, and again where that is out of scope."""
+        trace = in_kernel("a vector")
+        block, made = self._made.get(what, (-1, ()))
+        if block not in trace.open_blocks():
+            made = tuple(make())
+            self._made[what] = (trace.innermost(), made)
+        return made
 
     @property
     def lanes(self) -> tuple:
         """The values, the first in the lowest bits."""
-        if self._lanes is None:
-            self._lanes = tuple(_lanes_of_words(self.as_words(), self.dtype))
-        return self._lanes
+        if self._lanes is not None:
+            return self._lanes
+        return self._once("lanes", lambda: _regrouped(self.words, self.dtype.with_lanes(1)))
 
-    def as_words(self) -> tuple:
+    @property
+    def words(self) -> tuple:
         """The bits of all lanes in uint32; () where they do not fill any."""
-        if not self.words and self.wide is not None:
-            self.words = tuple(_words_of_wide(self.wide, self.dtype.bits * self.dtype.lanes // 32))
-        if not self.words and self.dtype.bits * self.dtype.lanes % 32 == 0 and self.dtype.bits % 8 == 0:
-            self.words = tuple(_regrouped(self.lanes, as_dtype("uint32")))
-        return self.words
+        bits = self.dtype.bits * self.dtype.lanes
+        if self._words or bits % 32 or self.dtype.bits % 8:
+            return self._words
+        if self.wide is not None:
+            return self._once("words", lambda: _words_of_wide(self.wide, bits // 32))
+        return self._once("words", lambda: _regrouped(self.lanes, as_dtype("uint32")))
 
     def load(self) -> Any:
         raise fail(
@@ -92,12 +104,14 @@ class Splat(Vector):
     def load(self) -> Any:
         return self.lanes[0]
 
-    def as_words(self) -> tuple:
+    @property
+    def words(self) -> tuple:
         """One word, again and again."""
-        each, whole = 32 // self.dtype.bits if self.dtype.bits < 32 else 0, self.dtype.bits * len(self) // 32
-        if not self.words and each > 1 and len(self) % each == 0 and self.dtype.bits >= 8:
-            self.words = tuple(_regrouped(self.lanes[:each], as_dtype("uint32"))) * whole
-        return super().as_words()
+        each = 32 // self.dtype.bits
+        if each < 2 or len(self) % each or self.dtype.bits < 8:
+            return super().words
+        one = self._once("words", lambda: _regrouped(self.lanes[:each], as_dtype("uint32")))
+        return one * (len(self) // each)
 
 
 class VectorVariable(Late):
@@ -247,9 +261,9 @@ def packed(op: str, *operands: Any) -> Vector | None:
 
 def _words(x: Any, kind: DType, count: int) -> tuple:
     if isinstance(x, Vector):
-        return x.as_words()
+        return x.words
     lanes = [x if x.__class__ is Expr else builder().const(x, kind)] * 2
-    return (Vector(lanes, kind.with_lanes(2)).as_words()[0],) * (count // 2)
+    return (Vector(lanes, kind.with_lanes(2)).words[0],) * (count // 2)
 
 
 OPERATORS.update(vectors=compute, lanes=lane_by_lane, splat=splat, packed=vector_of)
@@ -285,10 +299,6 @@ def _regrouped(lanes: Sequence, to: DType) -> list:
     return made
 
 
-def _lanes_of_words(words: Sequence, dtype: DType) -> list:
-    return _regrouped(words, dtype.with_lanes(1))
-
-
 def _words_of_wide(wide: Expr, count: int) -> list:
     """The words that one access read: halves of halves, down to single ones."""
     if count == 1:
@@ -322,5 +332,5 @@ def same_bits(value: Any, to: DType) -> Any:
         whole = vector.words if bits == 32 and vector.words else lanes
         return _regrouped(whole, one)[0]
     if bits % 32 == 0:  # the words stay what they are, whatever they are called
-        return Vector(None, to, () if vector.wide is not None else vector.as_words(), vector.wide)
+        return Vector(None, to, () if vector.wide is not None else vector.words, vector.wide)
     return Vector(_regrouped(lanes, one), to)

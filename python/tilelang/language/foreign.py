@@ -450,7 +450,7 @@ def as_wide(value: Any, size: int, what: str) -> Any:
         raise fail(f"{what} stores {size} bytes, and {vector.dtype} has {bits // 8}")
     if vector.wide is not None:
         return vector.wide
-    words = vector.as_words()
+    words = vector.words
     if len(words) == 1:
         return words[0]
     return builder().call("interleave", words, as_dtype("uint32").with_lanes(len(words)))
