@@ -105,6 +105,27 @@ def test_ieee_operations_of_16_bits(dtype, op, target):
     assert (out[2].astype(float) > out[3].astype(float)).mean() > 0.3  # the modes differ
 
 
+@pytest.mark.parametrize("dtype", HALF)
+def test_roots_of_16_bits(dtype, target):
+    """Of every positive number; to round float32's result once more changes none."""
+    top = {"float16": 0x7C00, "bfloat16": 0x7F80}[dtype]
+    x = np.arange(1, top, dtype=np.uint16).view(HALF[dtype])
+
+    @T.prim_func
+    def main(X: T.Tensor((top - 1,), dtype), R: T.Tensor((top - 1,), dtype), S: T.Tensor((top - 1,), dtype)):
+        with T.Kernel(T.ceildiv(top - 1, 256), threads=256) as b:
+            for i in T.Parallel(256):
+                if b * 256 + i < top - 1:
+                    R[b * 256 + i] = T.ieee_frsqrt(X[b * 256 + i])
+                    S[b * 256 + i] = T.ieee_fsqrt(X[b * 256 + i])
+
+    r, s = (np.full(top - 1, np.nan, HALF[dtype]) for _ in range(2))
+    tilelang.compile(main, target=target)(x, r, s)
+    roots = np.sqrt(x.astype(np.float64))
+    for got, want in ((r, 1 / roots), (s, roots)):
+        assert np.array_equal(got.view(np.uint16), want.astype(HALF[dtype]).view(np.uint16))
+
+
 def test_ieee_text():
     @T.prim_func
     def main(X: T.Tensor((N,), "float16")):

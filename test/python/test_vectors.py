@@ -292,7 +292,7 @@ def test_lanes_are_unpacked_and_walked(target):
     def main(A: T.Tensor((ROWS, 4), "float32"), O: T.Tensor((ROWS, 2), "float32")):
         with T.Kernel(1, threads=64):
             for r in T.Parallel(ROWS):
-                four = T.Cast("float32x4", A[r, 0:4])
+                four = T.__ldg(A[r, 0:4])
                 low, high = T.vectorlow("float32x2", four), T.vectorhigh("float32x2", four)
                 a, b = low
                 total = T.alloc_var("float32", 0)

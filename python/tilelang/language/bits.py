@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core import Buffer, Expr
+from .._core import Buffer, Expr, Region
 from ..front.indexing import subscript
 from ..front.trace import builder, fail
 from ..front.values import Element, as_value, binary
+from ..front.vectors import as_vector
 from .scalar import cast, if_then_else, popcount
 
 _ALL = 0xFFFFFFFF
@@ -68,12 +69,15 @@ def _of_rank(word: Any, rank: Any) -> Any:
     return place
 
 
-def __ldg(x: Any, index: Any = None) -> Expr:
-    """An element of a tensor that the kernel does not write to: `T.__ldg(A[i])`, or T.__ldg(A, i).
+def __ldg(x: Any, index: Any = None) -> Any:
+    """An element of a tensor that the kernel does not write to: `T.__ldg(A[i])`, or T.__ldg(A, i); of
+    a slice, `T.__ldg(A[i, 0:4])`, or an element of several lanes, a vector.
 
     A load like any other: reads of such tensors go through the read-only cache by themselves."""
     if x.__class__ is Buffer and index is not None:
         x = subscript(x, index)
+    if x.__class__ is Region and x.buffer.scope == "global":
+        return as_vector(x)
     if x.__class__ is not Element or x.buffer.scope != "global":
         raise fail("T.__ldg takes an element of a tensor, T.__ldg(A[i]), or the tensor and an index")
     return x.load()

@@ -355,8 +355,11 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Any:
 
 # ── IEEE operations ───────────────────────────────────────────────────────────────────────────────────
 def ieee_frsqrt(x: Any) -> Expr:
-    """1 / sqrt(x) of float32, rounded to nearest."""
-    return builder().call("ieee_frsqrt_rn", (as_value(x),))
+    """1 / sqrt(x) of float32, float16 or bfloat16, rounded to nearest."""
+    x = as_value(x)
+    if x.__class__ is Expr and x.dtype in _HALVES:
+        return cast(builder().call("ieee_frsqrt_rn", (cast(x, "float32"),)), x.dtype)
+    return builder().call("ieee_frsqrt_rn", (x,))
 
 
 globals().update(FUNCTIONS)
