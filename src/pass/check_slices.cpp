@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ir/text.h"
+#include "ops/op.h"
 #include "pass/walk.h"
 
 namespace tl {
@@ -9,7 +10,8 @@ namespace {
 
 struct SliceChecker final : ScopedRewriter {
   const Function& f;
-  explicit SliceChecker(const Function& f) : f(f) {}
+  bool unclaimed;
+  SliceChecker(const Function& f, bool unclaimed) : f(f), unclaimed(unclaimed) {}
   using ScopedRewriter::operator();
 
   void check(const Region& r, size_t d, Span span, std::vector<Stmt>& out) const {
@@ -34,9 +36,19 @@ struct SliceChecker final : ScopedRewriter {
              span));
   }
 
+  // A matrix instruction is given the places of whole rows.
+  bool keeps_indices(const Tile& t) const {
+    auto in = [&](size_t operand, Scope scope) {
+      auto* r = std::get_if<Region>(&t.operands[operand]);
+      return r && f[r->buffer].scope == scope;
+    };
+    bool by_matrices = t.op->name == "copy" && in(0, Scope::shared) && in(1, Scope::fragment);
+    return row_of(t).nest && !by_matrices;
+  }
+
   Stmt at(const Stmt& s) override {
     auto* t = s.as<Tile>();
-    if (!t || t->body) return children(s);
+    if (!t || t->body || (unclaimed && keeps_indices(*t))) return children(s);
     std::vector<Stmt> out;
     for (auto& o : t->operands)
       if (auto* r = std::get_if<Region>(&o); r && f[r->buffer].scope != Scope::global)
@@ -48,8 +60,8 @@ struct SliceChecker final : ScopedRewriter {
 
 }  // namespace
 
-Stmt with_slices_checked(const Function& f, const Kernel& k) {
-  SliceChecker checker(f);
+Stmt with_slices_checked(const Function& f, const Kernel& k, bool unclaimed) {
+  SliceChecker checker(f, unclaimed);
   checker.enter(f, k);
   return checker(k.body);
 }

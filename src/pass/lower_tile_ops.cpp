@@ -8,6 +8,7 @@
 #include "arith/prove.h"
 #include "ir/rewrite.h"
 #include "ops/parallel.h"
+#include "pass/check_slices.h"
 #include "pass/passes.h"
 
 namespace tl {
@@ -157,6 +158,7 @@ struct Lowerer {
 
 Function lower_tile_ops(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
+    if (target.keeps_indices) k.body = with_slices_checked(f, k, true);
     Lowerer lowerer{.f = f, .kernel = k, .target = target, .layouts = layouts_of(f)};
     k.body = lowerer.run();
   }

@@ -110,3 +110,49 @@ def test_a_slice_that_may_leave_its_tile(tmp_path, seed):
                 said,
                 text,
             )
+
+
+# ── products ──────────────────────────────────────────────────────────────────────────────────────────
+PLACES = {  # of the factor A in S, of B in Q: which dimension n moves along
+    "rows of A": ("S[n : n + 64, 0:32]", "Q[0:32, 0:64]"),
+    "columns of A": ("S[0:64, n : n + 32]", "Q[0:32, 0:64]"),
+    "rows of B": ("S[0:64, 0:32]", "Q[n : n + 32, 0:64]"),
+    "columns of B": ("S[0:64, 0:32]", "Q[0:32, n : n + 64]"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("dtype, targets", [
+    ("float16", TARGETS), ("float32", ["reference", "cpu", "sim:sm_75"]),
+])  # fmt: skip
+def test_a_factor_that_may_leave_its_tile(tmp_path, place, dtype, targets):
+    """Its rows lie in the tile's memory even where its columns do not."""
+    a, b = PLACES[place]
+    text = f"""
+import tilelang.language as T
+
+@T.prim_func
+def main(n: T.int32, A: T.Tensor((128, 64), "{dtype}"), B: T.Tensor((64, 128), "{dtype}"),
+         C: T.Tensor((64, 64), "float32")):
+    with T.Kernel(1, threads=128):
+        S, Q = T.alloc_shared((128, 64), "{dtype}"), T.alloc_shared((64, 128), "{dtype}")
+        c = T.alloc_fragment((64, 64), "float32")
+        T.copy(A, S)
+        T.copy(B, Q)
+        T.clear(c)
+        T.gemm({a}, {b}, c)
+        T.copy(c, C)
+"""
+    main = load_text(tmp_path, text).main
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-3, 4, (128, 64)).astype(dtype), rng.integers(-3, 4, (64, 128)).astype(dtype)
+    most = 64 if place in ("rows of A", "columns of B") else 32
+    for target in targets:
+        kernel = tilelang.compile(main, target=target)
+        c = np.full((64, 64), np.nan, np.float32)
+        assert outcome(kernel, most, [x, y, c]) == "", target
+        wanted = eval(f"{a} @ {b}", {"S": x.astype(float), "Q": y.astype(float), "n": most})
+        assert np.array_equal(c, wanted), target
+        for n in (most + 8, most + 1, -8):
+            said = outcome(kernel, n, [x, y, c])
+            assert "outside" in said or "lie in" in said, (target, n, said)
