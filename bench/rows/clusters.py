@@ -42,10 +42,13 @@ def _told(words: int, wait: str = "") -> str:
 
 
 def store(row: dict) -> Iterator[Trial]:
-    name, words = (row["name"], row["bytes"] // 4) if row["bytes"] else ("cluster_store_16", 4)
-    body = _filled(words) + BEGUN
+    """Of less than a word the lower bytes, into zeros."""
+    name, size = (row["name"], row["bytes"]) if row["bytes"] else ("cluster_store_16", 16)
+    words, kept = max(size // 4, 1), 2 ** (8 * min(size, 4)) - 1
+    body = _filled(words) + (f"D[tx] = 0:u32\n{MET}" if size < 4 else BEGUN)
     body += f"{name}(address_of(D[tx*{words}]), address_of(S[tx*{words}]), cast<i32>(1 - b % 2))\n"
-    yield _trial(row, body + _told(words, MET), words, lambda X, **_: {"Y": _pairs(X)})
+    exact = lambda X, **_: {"Y": _pairs(X) & np.uint32(kept)}  # noqa: E731
+    yield _trial(row, body + _told(words, MET), words, exact)
 
 
 BARRIER = """M = shared u64[1]

@@ -5,8 +5,8 @@
 //                                                cp_async_bulk_cluster(address_of(D[0]), address_of(S[0]),
 //                                                bytes, r,
 //                                                                      address_of(bar[0]))
-//   copy_cluster(S, D) {dst_block=r}       ->  for i in serial(…):    # 16 bytes a thread and turn, and a
-//   fence
+//   copy_cluster(S, D) {dst_block=r}       ->  for i in serial(…):    # up to 16 bytes a thread and turn, and
+//   a fence
 //                                                cluster_store_16(address_of(D[…]), address_of(S[…]), r)
 #include <numeric>
 
@@ -21,7 +21,7 @@
 namespace tl {
 namespace {
 
-constexpr int64_t piece = 16;  // bytes that move together
+constexpr int64_t piece = 16;  // bytes that move together, at most
 
 bool pushes(const Tile& t) { return t.op->operands.size() == 3; }
 
@@ -48,9 +48,13 @@ void check_run(const Tile& t, const Function& f, const Region& r) {
            "must "
            "be whole, but dimension {} has {} of {}",
            describe(f, r), d, extents[d], shape[d]);
-  if (int64_t bytes = product(extents) * info.dtype.bits / 8; bytes % piece)
-    fail(t.span, "copy_cluster: {} has {} bytes, but multiples of {} are copied", describe(f, r), bytes,
-         piece);
+  if (int64_t bits = product(extents) * info.dtype.bits; bits % 8)
+    fail(t.span, "copy_cluster: {} has {} bits, but whole bytes are copied", describe(f, r), bits);
+  if (int64_t bytes = product(extents) * info.dtype.bits / 8; pushes(t) && bytes % piece)
+    fail(t.span,
+         "copy_cluster: {} has {} bytes, but beside all threads multiples of {} are copied: leave "
+         "remote_barrier out, and threads copy it",
+         describe(f, r), bytes, piece);
 }
 
 void check_copy_cluster(const Tile& t, const Function& f) {
@@ -87,14 +91,9 @@ LayoutDecisions infer_layout_copy_cluster(const Tile& t, const LayoutContext& ct
 
 Stmt lower_copy_cluster(const Tile& t, LowerContext& ctx) {
   const Function& f = ctx.function;
-  std::string_view name = pushes(t) ? "cp_async_bulk_cluster" : "cluster_store_16";
-  const Intrinsic& row = *find_instr(name);
-  if (!ctx.target.has_threads() || ctx.target.lacks(row))
-    fail(t.span, "copy_cluster: {} has no clusters of blocks ({} have)", ctx.target.name, chips_with(row));
   Facts facts = facts_of(f, ctx.kernel);
   const BufferInfo& info = f[region_of(t, 0).buffer];
   int64_t bytes = product(region_shape(region_of(t, 0), false)) * info.dtype.bits / 8;
-  int64_t unit = piece * 8 / info.dtype.bits;
   auto begin = [&](size_t operand) {
     const Region& r = region_of(t, operand);
     std::vector<Expr> index;
@@ -105,10 +104,21 @@ Stmt lower_copy_cluster(const Tile& t, LowerContext& ctx) {
     BufferId b = region_of(t, operand).buffer;
     return address(load(f[b].dtype, b, {simplify(begin(operand) + offset, facts)}, t.span));
   };
+  auto fits = [&](size_t operand, int64_t size) {
+    return is_multiple(begin(operand), size * 8 / info.dtype.bits, facts);
+  };
+  int64_t size = piece;
+  while (!pushes(t) && size * 8 > info.dtype.bits && (bytes % size || !fits(0, size) || !fits(1, size)))
+    size /= 2;
   for (size_t operand : {0, 1})
-    if (!is_multiple(begin(operand), unit, facts))
+    if (!fits(operand, size))
       fail(t.span, "copy_cluster: {} begins at no known multiple of {} bytes",
-           describe(f, region_of(t, operand)), piece);
+           describe(f, region_of(t, operand)), size);
+  std::string name = pushes(t) ? "cp_async_bulk_cluster" : fmt::format("cluster_store_{}", size);
+  const Intrinsic& row = *find_instr(name);
+  if (!ctx.target.has_threads() || ctx.target.lacks(row))
+    fail(t.span, "copy_cluster: {} has no clusters of blocks ({} have)", ctx.target.name, chips_with(row));
+  int64_t unit = size * 8 / info.dtype.bits;
   auto& attr = *t.attrs.find("dst_block");
   Expr rank = std::holds_alternative<int64_t>(attr) ? imm(std::get<int64_t>(attr), i32)
                                                     : cast(i32, std::get<Expr>(attr));
@@ -117,7 +127,7 @@ Stmt lower_copy_cluster(const Tile& t, LowerContext& ctx) {
     Stmt push = eval(call(row, {at(1, imm(0)), at(0, imm(0)), imm(bytes, i32), rank, word}, t.span), t.span);
     return if_then(eq(ctx.thread, imm(0)), push, {}, t.span);
   }
-  int64_t pieces = bytes / piece, threads = ctx.team.count, turns = (pieces + threads - 1) / threads;
+  int64_t pieces = bytes / size, threads = ctx.team.count, turns = (pieces + threads - 1) / threads;
   Expr turn = facts.loop_var("i", turns), number = turn * threads + ctx.thread;
   Stmt one = eval(call(row, {at(1, number * unit), at(0, number * unit), rank}, t.span), t.span);
   if (turns * threads > pieces) one = if_then(lt(number, imm(pieces)), one, {}, t.span);

@@ -285,6 +285,12 @@ std::span<const AsyncInstr> nvidia_async(int chip) {
       cluster_row("cp_async_bulk_cluster",    AsyncKind::bulk_push,     phase, async,   0,  "wr--x", "ssrrs",
                   "{ .reg .b32 to, word; mapa.shared::cluster.u32 to, {0}, {3}; mapa.shared::cluster.u32 word, {4}, {3}; "
                   "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], [{1}], {2}, [word]; }"),
+      cluster_row("cluster_store_1",          AsyncKind::remote_store,  none,  generic, 1,  "wr-",   "ssr",
+                  "{ .reg .b32 to; .reg .b16 v; mapa.shared::cluster.u32 to, {0}, {2}; ld.shared.b8 v, [{1}]; "
+                  "st.shared::cluster.b8 [to], v; }"),
+      cluster_row("cluster_store_2",          AsyncKind::remote_store,  none,  generic, 2,  "wr-",   "ssr",
+                  "{ .reg .b32 to; .reg .b16 v; mapa.shared::cluster.u32 to, {0}, {2}; ld.shared.b16 v, [{1}]; "
+                  "st.shared::cluster.b16 [to], v; }"),
       cluster_row("cluster_store_4",          AsyncKind::remote_store,  none,  generic, 4,  "wr-",   "ssr",
                   "{ .reg .b32 to, v; mapa.shared::cluster.u32 to, {0}, {2}; ld.shared.b32 v, [{1}]; "
                   "st.shared::cluster.b32 [to], v; }"),

@@ -116,8 +116,11 @@ REFUSED = [
     ("cluster_dims=2", "T.tma_copy(S, A, cluster_mask=3)", "cluster_mask is for loads"),
     ("cluster_dims=2", "T.copy_cluster(S, S[0:32, :], dst_block=1)", "their shapes must be equal"),
     ("cluster_dims=2", "T.copy_cluster(A, S, dst_block=1)", "but A is not in it"),
-    ("cluster_dims=2", "T.copy_cluster(S[:, 0], R[:, 0], dst_block=1)", "is not one run of memory"),
-    ("cluster_dims=2", "T.copy_cluster(S[:, 0:2], R[:, 0:2], dst_block=1)", "but multiples of 16 are copied"),
+    (
+        "cluster_dims=2",
+        "T.copy_cluster(S[:, 0:2], R[:, 0:2], dst_block=1, remote_barrier=b)",
+        "has 4 bytes, but beside all threads multiples of 16 are copied: leave remote_barrier out",
+    ),
     (
         "cluster_dims=2",
         "T.copy_cluster(S, R, remote_barrier=b)",
@@ -254,4 +257,42 @@ def test_a_part_of_several_runs_of_memory(beside):
     report = tilelang.compile(main, target=SIM).simulate(x, y, schedules=4)
     assert not report.findings
     assert np.array_equal(y[:, :, 0:4, 0:32], x[::-1, :, 2:6, 16:48])
+    tilelang.compile(main, target="cuda -arch=sm_90a")
+
+
+PARTS = {  # of a tile of (8, 24): the dtype, the part there and here, the instruction
+    "a column": ("float32", (slice(8), 3), (slice(8), 1), "cluster_store_4"),
+    "a run of 6 bytes": ("float16", (2, slice(1, 4)), (5, slice(2, 5)), "cluster_store_2"),
+    "odd bytes": ("uint8", (slice(1, 4), slice(1, 6)), (slice(0, 3), slice(2, 7)), "cluster_store_1"),
+    "rows of 8 bytes": (
+        "float16",
+        (slice(0, 8), slice(4, 8)),
+        (slice(0, 8), slice(8, 12)),
+        "cluster_store_8",
+    ),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_of_any_size(part):
+    dtype, there, here, row = PARTS[part]
+
+    @T.prim_func
+    def main(X: T.Tensor((2, 8, 24), dtype), Y: T.Tensor((2, 8, 24), dtype)):
+        with T.Kernel(2, threads=32, cluster_dims=2) as b:
+            S, D = T.alloc_shared((8, 24), dtype), T.alloc_shared((8, 24), dtype)
+            T.copy(X[b, :, :], S)
+            T.clear(D)
+            T.cluster_sync()
+            T.copy_cluster(S[there], D[here], dst_block=1 - b)
+            T.cluster_sync()
+            T.copy(D, Y[b, :, :])
+
+    x = np.random.default_rng(0).integers(1, 99, (2, 8, 24)).astype(dtype)
+    y = np.full_like(x, 7)
+    kernel = tilelang.compile(main, target=SIM)
+    assert not kernel.simulate(x, y, schedules=4).findings and row in kernel._kernel.machine_text
+    want = np.zeros_like(x)
+    want[(slice(None), *here)] = x[::-1][(slice(None), *there)]
+    assert np.array_equal(y, want)
     tilelang.compile(main, target="cuda -arch=sm_90a")

@@ -122,9 +122,9 @@ def copy_cluster(
 ) -> None:
     """Copy a shared tile to shared memory of another block of the cluster.
 
-    src, dst: shared tiles of one dtype and shape, or parts of them, of which each run of memory (all of it,
-    or rows) begins at, and has, a multiple of 16 bytes. dst names the place in the other block, where it is
-    the same as in this one.
+    src, dst: shared tiles of one dtype and shape, or parts of them. Each run of memory (all of it, or rows)
+    is copied by itself, 16 bytes at once where it begins at, and has, a multiple of that; with a
+    remote_barrier it must. dst names the place in the other block, where it is the same as in this one.
     dst_block: the rank of that block. With a remote_barrier it must not be this block itself, for which
     T.copy is there: compute-sanitizer reports a bulk copy to the own block as invalid.
     remote_barrier: one of T.alloc_cluster_barrier. Then one thread starts the copy, which goes on beside all
@@ -177,7 +177,7 @@ def _runs(builder: Any, *sides: Buffer | Region) -> tuple[int, Any, Any]:
         for side, dims, shape in zip(extents, moving, shapes, strict=True)
     ):
         outer += 1
-    if outer in (0, len(counts[0])):
+    if outer == 0:
         return 0, *sides
     names = [f"run{d}" for d in range(outer)]
     indices = builder.begin_for("serial", names, [0] * outer, counts[0][:outer], [1] * outer, {})
