@@ -134,6 +134,8 @@ class Builder:
     def scalar(self, name: str, dtype: DType) -> Expr: ...
     def dynamic(self, name: str) -> Expr:
         """An extent known when the kernel is called; it must be an extent or a stride of some tensor."""
+    def from_end(self, name: str, index: ExprLike, extent: ExprLike) -> Expr | None:
+        """An index that is certainly below 0, counted from the end of its dimension; None for any other."""
     # structure: each begin has an end; the values returned are the variables bound
     def begin_kernel(self, grid: Sequence[ExprLike], threads: Sequence[int] | None, attrs: dict[str, Any],
                      names: Sequence[str] = ()) -> list[Expr]:
@@ -263,6 +265,7 @@ class Function:
         """Text IR."""
     params: list[dict[str, Any]]       # name, is_tensor, dtype: DType, shape: tuple[int | str, ...]
     used: list[bool]                   # of every parameter: does some statement touch it?  True of numbers
+    infinite_constants: list[tuple[Any, str]]   # place and text of each constant that its type makes infinite
 
 class Report:
     """Why everything is as it is: what explain() prints.  Rows are dicts whose keys are the fields of the classes
