@@ -56,18 +56,34 @@ def check(found, expected, bound=0.0):
     assert error <= bound, f"relative error {error:.2e}, at most {bound:.0e}"
 
 
-def refused_here(folder, text, words):
-    """The text of a kernel `main` is refused at its line marked "# here", in these words (patterns)."""
+def _said_here(folder, text, words, catch):
+    """What running the text says is at its line marked "# here", in these words (patterns)."""
     file = folder / "mistake.py"
     file.write_text(text)
     here = next(n for n, line in enumerate(text.splitlines(), 1) if line.endswith("# here"))
     space = {"__name__": "mistake", "__file__": str(file)}
-    with pytest.raises(tilelang.CompileError) as caught:
+    with catch as caught:
         exec(compile(text, str(file), "exec"), space)
         tilelang.compile(space["main"], target="sim:sm_90")
-    message = str(caught.value)
-    place = re.search(r"\.py:(\d+)", message)
-    assert place and int(place.group(1)) == here, f"not at line {here}: {message}"
+    place, message = _place_of(caught)
+    assert place == here, f"not at line {here}: {message}"
     for word in words:
         assert re.search(word, message), message
     assert "internal" not in message.lower()
+
+
+def _place_of(caught):
+    if isinstance(caught, pytest.WarningsRecorder):
+        return caught[0].lineno, str(caught[0].message)
+    place = re.search(r"\.py:(\d+)", str(caught.value))
+    return place and int(place.group(1)), str(caught.value)
+
+
+def refused_here(folder, text, words):
+    """The text of a kernel `main` is refused at its line marked "# here", in these words (patterns)."""
+    _said_here(folder, text, words, pytest.raises(tilelang.CompileError))
+
+
+def warned_of_here(folder, text, words):
+    """The text of a kernel `main` compiles, with a warning there, in these words."""
+    _said_here(folder, text, words, pytest.warns(tilelang.TilelangWarning))

@@ -243,21 +243,21 @@ MISTAKES = {
         w = T.ldg128(A[0])
         B[0] = w.x  # here
         """,
-        ["store of that width", "T.vectorized", "T.alloc_local"],
+        ["no attribute 'x'", "lanes of a uint32x4", r"v\[0\]"],
     ),
     "an element of float4": (
         """
         w = T.ldg128(A[0])
-        B[0] = w[0]  # here
+        B[0] = w[4]  # here
         """,
-        ["store of that width", "T.vectorized"],
+        ["lanes 0 to 3", "not 4"],
     ),
     "float4 goes to a float": (
         """
         w = T.ldg128(A[0])
         B[0] = w  # here
         """,
-        ["store of that width", "T.vectorized"],
+        ["4 values", "one element of B", "slice of 4 elements"],
     ),
     "a nibble beyond the last": (
         """

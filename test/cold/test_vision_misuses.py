@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from everywhere import refused_here
+from everywhere import refused_here, warned_of_here
 
 HEAD = """\
 import numpy as np
@@ -117,23 +117,6 @@ MISTAKES = {
         "in one place",
     ),
     "a row moves along itself": ("T.copy(s[0:30], s[2:32])  # here", "in common", "another buffer"),
-    "a mask beyond half precision": (
-        "h = T.alloc_shared((32,), 'float16')\nT.fill(h, -1e9)  # here",
-        "-1000000000 does not fit in float16",
-        "65504",
-        'T.infinity\\("float16"\\)',
-    ),
-    "a sum beyond half precision": (
-        "h = T.alloc_shared((32,), 'float16')\nT.copy(s, h)\n"
-        "for i in T.Parallel(32):\n    h[i] = h[i] + 70000  # here",
-        "float16",
-        "cast the other operand",
-    ),
-    "a choice beyond half precision": (
-        "h = T.alloc_shared((32,), 'float16')\nT.copy(s, h)\n"
-        "for i in T.Parallel(32):\n    h[i] = T.if_then_else(h[i] > 5, h[i], -1e9)  # here",
-        "float16",
-    ),
     "a loop that never steps": ("for i in range(0, 32, 0):  # here\n    Y[0, i] = s[i]", "step"),
     "half a byte too much": (
         "q = T.alloc_shared((4, 7), 'int4')\nT.clear(q)  # here",
@@ -180,6 +163,33 @@ MISTAKES = {
 def test_mistakes_in_a_kernel(tmp_path, name):
     body, *words = MISTAKES[name]
     refused_here(tmp_path, HEAD + textwrap.indent(body, " " * 8) + "\n", words)
+
+
+BEYOND = {
+    "a mask beyond half precision": (
+        "h = T.alloc_shared((32,), 'float16')\nT.fill(h, -1e9)  # here",
+        "-1000000000 does not fit in float16",
+        "65504",
+        'T.infinity\\("float16"\\)',
+    ),
+    "a sum beyond half precision": (
+        "h = T.alloc_shared((32,), 'float16')\nT.copy(s, h)\n"
+        "for i in T.Parallel(32):\n    h[i] = h[i] + 70000  # here",
+        "float16",
+        "cast the other operand",
+    ),
+    "a choice beyond half precision": (
+        "h = T.alloc_shared((32,), 'float16')\nT.copy(s, h)\n"
+        "for i in T.Parallel(32):\n    h[i] = T.if_then_else(h[i] > 5, h[i], -1e9)  # here",
+        "float16",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_numbers_beyond_half_precision_are_said(tmp_path, name):
+    body, *words = BEYOND[name]
+    warned_of_here(tmp_path, HEAD + textwrap.indent(body, " " * 8) + "\n", words)
 
 
 def test_a_function_of_python_decides(tmp_path):

@@ -124,6 +124,8 @@ def test_orders(given, order):
 
 
 REFUSED = {
+    "T.atomic_add(A, n, 1)": "T.atomic_add(A, value, 1): the third argument is the memory order, and dst is "
+    "all of A: an element is A[i]; where all are meant, say memory_order='acquire'",
     "T.atomic_addx2(A[0, 0:4], 1.0)": "T.atomic_addx2: dst takes 2 neighbours along the last dimension, "
     "A[…, i : i + 2]; these have extents (1, 4)",
     "T.atomic_addx4(A[0:4, 0], 1.0)": "these have extents (4, 1)",

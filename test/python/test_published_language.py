@@ -123,7 +123,6 @@ def test_a_slice_is_a_vector_access():
     "L[0:4] = A[0, 0:3]": "a slice of 3 elements is stored to one of 4",
     "L[0:4] = A[0, 0:3] + A[0, 0:4]": "slices of 3 and of 4 elements",
     "L[0:4] = A[0:2, 0:4]": "only a slice of one dimension and constant length",
-    "x = L[0:4] * 2": "store them to a slice",
     "A[0:8, 0:16] = 0.0": "use T.copy or T.fill",
     "A[0, T.Ramp(0, 2, 4)] = 0.0": "an index has stride 1",
 }.items())  # fmt: skip

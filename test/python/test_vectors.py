@@ -334,6 +334,67 @@ def test_vectors_live_in_branches_and_loops():
     source(main, "cuda -arch=sm_90a")
 
 
+def test_vectors_meet_tiles_atomics_and_instructions():
+    """Slices of fragments, choices between slices, atomic updates, dp4a."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((ROWS, 8), "float16"),
+        B: T.Tensor((ROWS, 8), "int8"),
+        O: T.Tensor((ROWS, 8), "float16"),
+        S: T.Tensor((8,), "float32"),
+        D: T.Tensor((ROWS,), "int32"),
+        M: T.Tensor((4,), "int32"),
+    ):
+        with T.Kernel(1, threads=64):
+            F, G = T.alloc_fragment((ROWS, 8), "float16"), T.alloc_fragment((ROWS, 8), "float16")
+            T.copy(A, F)
+            for i, p in T.Parallel(ROWS, 4):
+                x = T.Cast("float16x2", F[i, 2 * p : 2 * p + 2])
+                G[i, 2 * p : 2 * p + 2] = T.add2(x, F[i, 2 * p : 2 * p + 2]) * T.Cast("float16x2", 2)
+            T.copy(G, O)
+            for i in T.Parallel(ROWS):
+                L = T.alloc_local((2,), "float32x4")
+                L[0] = T.Cast("float32x4", A[i, 0:4])
+                L[1] = T.if_then_else(i < 32, L[0], 0.0)
+                T.atomic_add(S[0:4], T.Cast("float32x4", L[1]))
+                total = T.alloc_local((1,), "int32")
+                total[0] = 0
+                T.dp4a(T.Cast("int8x4", B[i, 0:4]), T.reinterpret(B[i, 4:8], "int8x4"), total[0])
+                D[i] = total[0]
+                T.atomic_max(M[0:4], T.Cast("int32x4", B[i, 0:4]))
+
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (ROWS, 8)).astype(np.float16)
+    b = rng.integers(-8, 8, (ROWS, 8)).astype(np.int8)
+    for target in ("reference", "cpu", "sim:sm_80", "sim:sm_90a"):
+        o, s = np.zeros((ROWS, 8), np.float16), np.zeros(8, np.float32)
+        d, m = np.zeros(ROWS, np.int32), np.full(4, -99, np.int32)
+        tilelang.compile(main, target=target)(a, b, o, s, d, m)
+        assert np.array_equal(o, a * 4)
+        assert np.array_equal(s, np.append(a[:32, :4].astype(np.float32).sum(0), [0] * 4))
+        assert np.array_equal(d, (b[:, :4].astype(int) * b[:, 4:]).sum(1))
+        assert np.array_equal(m, b[:, :4].max(0))
+    assert "__dp4a" in source(main, "cuda -arch=sm_90a") and source(main, "cuda -arch=sm_80")
+
+
+def test_shuffles_between_threads():
+    @T.prim_func
+    def main(A: T.Tensor((32, 8), "float16"), O: T.Tensor((32, 8), "float16"), P: T.Tensor((32, 3), "int16")):
+        with T.Kernel(1, threads=32):
+            r = T.get_thread_binding()
+            v = T.reinterpret(T.ldg128(A[r, 0]), "float16x8")
+            T.stg128(O[r, 0], T.shfl_xor(v, 1))
+            P.vstore([r, 0], T.shfl_sync(T.Cast("int32x3", (r, r + 1, 7)), 3).astype("int16x3"))
+
+    a, o, p = numbers("float16", 8, 4)[:32], np.zeros((32, 8), np.float16), np.zeros((32, 3), np.int16)
+    for target in ("sim:sm_80", "sim:sm_90a"):
+        tilelang.compile(main, target=target)(a, o, p)
+        assert np.array_equal(o, a[np.arange(32) ^ 1]) and (p == [3, 4, 7]).all()
+    text = source(main, "cuda -arch=sm_90a").partition("main_kernel(")[2]
+    assert text.count("tl_shfl_xor_sync(") == 4  # of words, not of halves
+
+
 PAIR = "T.Cast('float32x2', (1.0, 2.0))"
 REFUSED = {
     "x = T.Cast('float32x4', A[0, 0:2]) + T.Cast('float32x4', 0)": "the slice has 2 elements, and float32x4",

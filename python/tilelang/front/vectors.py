@@ -313,24 +313,22 @@ def _words_of_wide(wide: Expr, count: int) -> list:
 def same_bits(value: Any, to: DType) -> Any:
     """T.reinterpret where several values stand side by side, in `value` or in the dtype `to`."""
     vector = as_vector(value)
-    lanes = vector.lanes if isinstance(vector, Vector) else (vector,)
-    if not all(x.__class__ is Expr for x in lanes):
+    if vector.__class__ is Expr:
+        vector = Vector((vector,), vector.dtype)
+    if not isinstance(vector, Vector):
         raise fail(
             "T.reinterpret takes values of the kernel, of one dtype; give a number a dtype first: "
             "T.float32(1.0)"
         )
-    kind, one = lanes[0].dtype, to.with_lanes(1)
-    bits = kind.bits * len(lanes)
-    from_, into = (f"{count} of {t}" for t, count in ((kind, len(lanes)), (one, to.lanes)))
+    kind, one, count = vector.dtype.with_lanes(1), to.with_lanes(1), len(vector)
+    bits = kind.bits * count
+    from_, into = (f"{count} of {t}" for t, count in ((kind, count), (one, to.lanes)))
     if bits != to.bits * to.lanes:
         raise fail(f"T.reinterpret: {from_} are {bits} bits, and {into} are {to.bits * to.lanes}")
     if kind.bits % 8 or one.bits % 8:
         raise fail(f"T.reinterpret: {from_} and {into} are not of whole bytes each")
-    if not isinstance(vector, Vector):
-        vector = Vector(lanes, kind.with_lanes(1))
     if to.lanes == 1:
-        whole = vector.words if bits == 32 and vector.words else lanes
-        return _regrouped(whole, one)[0]
+        return _regrouped(vector.words if bits == 32 and count > 1 else vector.lanes, one)[0]
     if bits % 32 == 0:  # the words stay what they are, whatever they are called
         return Vector(None, to, () if vector.wide is not None else vector.words, vector.wide)
-    return Vector(_regrouped(lanes, one), to)
+    return Vector(_regrouped(vector.lanes, one), to)

@@ -123,8 +123,15 @@ def _update(
     trace = in_kernel(what)
     order = _order(memory_order, what)
     by_tiles = (_is_tile(dst) or _is_tile(value)) and not return_prev
+    if is_vector(value) or value.__class__ is Lanewise:
+        return _several(op, dst, value, order, bool(return_prev))
     if use_tma and not by_tiles:
         note(f"{what}: use_tma=True is for tiles; single elements are updated by threads")
+    if memory_order.__class__ is int and dst.__class__ is Buffer and dst.scope != "var":
+        raise fail(
+            f"{what}({dst.name}, value, {memory_order}): the third argument is the memory order, and dst is "
+            f"all of {dst.name}: an element is {dst.name}[i]; where all are meant, say memory_order='{order}'"
+        )
     if _is_tile(dst) or _is_tile(value):
         if op == "atomic_or" and (_is_tile(value) or value.__class__ is Element):
             raise fail("T.atomic_or updates one element: use A[i, j] in a T.Parallel loop")
@@ -141,6 +148,23 @@ def _update(
     old = trace.builder.atomic(op, place.buffer, place.index, as_value(value), order, bool(return_prev))
     trace.wrote(place.buffer)
     return old if return_prev else _nothing(what, trace)
+
+
+def _several(op: str, dst: Any, value: Any, order: str, returns: bool) -> Any:
+    """As many neighbours as a vector has lanes, each updated by its own."""
+    what, vector = f"T.{op}", as_vector(value)
+    trace, place = in_kernel(what), _first_of(dst, len(vector), f"T.{op}: dst")
+    (*rest, last), buffer, update = place.index, place.buffer, trace.builder.atomic
+    if returns:
+        held = [update(op, buffer, (*rest, last + n), x, order, True) for n, x in enumerate(vector.lanes)]
+        trace.wrote(buffer)
+        return vector_of(held)
+    given = _kept(trace.builder, vector, buffer.dtype).buffer
+    (v,) = trace.builder.begin_for("vectorized", ["v"], [0], [len(vector)], [1], {})
+    update(op, buffer, (*rest, last + v), trace.builder.load(given, (v,)), order, False)
+    trace.builder.end_for()
+    trace.wrote(buffer)
+    return _nothing(what, trace)
 
 
 def _nothing(what: str, trace: Any) -> Nothing:

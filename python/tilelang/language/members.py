@@ -11,6 +11,7 @@ from ..front.dtypes import DType, as_dtype
 from ..front.errors import caller_place, compile_error
 from ..front.indexing import store, subscript
 from ..front.trace import fail
+from ..front.values import VECTORS
 from .foreign import Pointer, access_ptr
 from .operators import view
 
@@ -99,7 +100,7 @@ def _vload(self: Buffer, begin: Any, dtype: Any = None) -> Any:
 
 def _vstore(self: Buffer, begin: Any, value: Any) -> None:
     """Store a value at begin; of a slice, or what is computed with slices, so many neighbouring elements."""
-    count = getattr(value, "count", None)
+    count = len(value) if value.__class__ in VECTORS else getattr(value, "count", None)
     if count is None:
         sizes = [extent for _, extent, point in getattr(value, "ranges", ()) if not point]
         count = sizes[-1] if sizes else 1

@@ -33,6 +33,7 @@ from ..front.values import (
     DEVICE,
     PYTHON,
     SIGNS,
+    SLICES,
     VECTORS,
     Element,
     Lanewise,
@@ -42,7 +43,7 @@ from ..front.values import (
     unary,
 )
 from ..front.values import binary as _binary
-from ..front.vectors import Vector, is_vector, lane_by_lane, same_bits
+from ..front.vectors import Vector, as_vector, is_vector, lane_by_lane, same_bits
 
 
 def _call(row: str, *args: Any) -> Expr:
@@ -201,6 +202,8 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Any:
     condition decides at once."""
     if any(is_vector(x) for x in (cond, t, f)):
         return lane_by_lane(if_then_else, cond, t, f)
+    if SLICES & {cond.__class__, t.__class__, f.__class__}:
+        return each(if_then_else, cond, t, f)
     cond = as_condition(cond)
     if cond.__class__ is not Expr:
         return t if cond else f
@@ -220,10 +223,13 @@ def Cast(dtype: Any, value: Any, annotations: Any = None, span: Any = None) -> E
 def dp4a(A: Any, B: Any, C: Any) -> None:
     """C += A[0]*B[0] + A[1]*B[1] + A[2]*B[2] + A[3]*B[3], by one instruction where the chip has it.
 
-    A, B: four int8 or four uint8 elements: a buffer, or the first of four along its last dimension; or four
-    values, as T.reinterpret(word, "int8x4") gives them.
+    A, B: four int8 or four uint8 elements: a buffer, a slice, or the first of four along its last dimension;
+    or four values, as T.reinterpret(word, "int8x4") gives them.
     C: an element of an int32 buffer, or such a buffer, of which the first element is meant."""
-    a, b = (x if isinstance(x, Vector) else _place(x, name) for x, name in ((A, "A"), (B, "B")))
+    a, b = (
+        as_vector(x) if is_vector(x) or x.__class__ in SLICES else _place(x, name)
+        for x, name in ((A, "A"), (B, "B"))
+    )
     kinds = [_dtype_of_four(x) for x in (a, b)]
     if kinds[0] != kinds[1] or kinds[0] not in ("int8", "uint8"):
         raise fail(

@@ -14,7 +14,8 @@ from ..front.dtypes import DType
 from ..front.offered import named
 from ..front.registers import WARP, WIDEST_WARP
 from ..front.trace import fail, in_kernel
-from ..front.values import as_condition, as_value, binary, constant
+from ..front.values import DEVICE, as_condition, as_value, binary, constant
+from ..front.vectors import Vector, as_vector, is_vector
 
 
 # ── indices ───────────────────────────────────────────────────────────────────────────────────────────
@@ -274,6 +275,8 @@ def _is_all_lanes(value: Any) -> bool:
 
 
 def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any) -> Expr:
+    if is_vector(value):
+        return _shuffle_words(row, what, as_vector(value), number, width, mask)
     width = _warp_size(what) if width is None else _number(width, f"{what}: width")
     if width.__class__ is int and (width < 1 or width > WIDEST_WARP or width & (width - 1)):
         raise fail(f"{what}: width is {width}; it must be a power of two, at most {WIDEST_WARP}")
@@ -288,6 +291,15 @@ def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any
             f"be 0 to {WIDEST_WARP - 1}"
         )
     return in_kernel(what).builder.call(row, (value, number, width, _mask(mask, what)))
+
+
+def _shuffle_words(row: str, what: str, vector: Vector, number: Any, width: Any, mask: Any) -> Vector:
+    """A vector as other lanes have it: word by word, or lane by lane where it fills no words."""
+    number = in_kernel(what).builder.let("lane", as_value(number)) if isinstance(number, DEVICE) else number
+    moved = lambda x: in_kernel(what).builder.let("moved", _shuffle(row, what, x, number, width, mask))
+    if vector.words:
+        return Vector(None, vector.dtype, [moved(x) for x in vector.words])
+    return Vector([moved(x) for x in vector.lanes], vector.dtype)
 
 
 def shfl_sync(value: Any, srcLane: Any, width: int | None = None, mask: Any = None) -> Expr:
