@@ -79,7 +79,7 @@ MISTAKES = {
     ),
     "a slice is assigned": ("a[:, :] = H[:, :]  # here", "T.copy"),
     "tile operators in T.Parallel": (
-        "for i in T.Parallel(32):\n    T.copy(X[i, 0:64], Y[i, 0:64])  # here",
+        "for i in T.Parallel(32):\n    row[i] = 0.0\n    T.copy(X[i, 0:64], Y[i, 0:64])  # here",
         "move it out of the loop",
     ),
     "a text with a value of the device": ("T.print(f'x0 = {X[0, 0]}')  # here", "T.print"),
