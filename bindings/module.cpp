@@ -85,8 +85,8 @@ void set_python_error() {
 
 NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);  // module-level values of Python outlive the module at interpreter exit
-  compile_error =
-      new_exception(m, "CompileError", PyExc_Exception, "The user's error, at a place in the program.");
+  compile_error = new_exception(m, "CompileError", PyExc_ValueError,
+                                "The user's error, at a place in the program; also a ValueError.");
   simulation_error =
       new_exception(m, "SimulationError", nb::handle(compile_error),
                     "The program ran in the simulator, and is wrong; see tilelang.simulation.");

@@ -95,7 +95,7 @@ void fields(Io& io, Formula& v) {
 }
 template <class Io>
 void fields(Io& io, ParamSpec& v) {
-  io(v.name, v.is_tensor, v.dtype, v.bits, v.shape, v.strides, v.is_written, v.is_used);
+  io(v.name, v.is_tensor, v.dtype, v.bits, v.shape, v.strides, v.is_written, v.is_used, v.may_overlap);
 }
 template <class Io>
 void fields(Io& io, IntegerSource& v) {

@@ -55,6 +55,7 @@ struct ParamSpec {
   std::vector<Formula> strides = {};  // tensor: in elements, row-major where the user gave none
   bool is_written = false;            // some kernel stores to it
   bool is_used = true;                // some kernel names it; a tensor that none does may be None
+  bool may_overlap = false;           // others of a call, in all kernels that name it
   bool operator==(const ParamSpec&) const = default;
 };
 

@@ -51,6 +51,21 @@ std::set<BufferId> named_buffers(const Function& f) {
   return named;
 }
 
+// Does each kernel that names the tensor say that it may overlap others?
+bool may_overlap(const Function& f, BufferId tensor) {
+  bool said = false;
+  for (auto& k : f.kernels) {
+    auto* v = k.attrs.find("may_alias");
+    auto* ids = v ? std::get_if<std::vector<int64_t>>(v) : nullptr;
+    bool here = ids && std::ranges::find(*ids, int64_t(tensor.value)) != ids->end();
+    Function alone = f;
+    alone.kernels = {k};
+    if (!here && named_buffers(alone).contains(tensor)) return false;
+    said |= here;
+  }
+  return said;
+}
+
 Integers integers_of(const Function& f) {
   using From = IntegerSource::From;
   Integers result;
@@ -371,6 +386,7 @@ Program signature_of(const Function& f, const Target& target) {
     if (p.buffer) {
       program.params.push_back(tensor_spec(f, p, integers, written.contains(p.buffer)));
       program.params.back().is_used = named.contains(p.buffer);
+      program.params.back().may_overlap = may_overlap(f, p.buffer);
     } else
       program.params.push_back(
           {.name = p.name, .is_tensor = false, .dtype = to_string(p.var->dtype), .bits = p.var->dtype.bits});

@@ -426,10 +426,11 @@ int64_t element_count(const BufferInfo& b) {
   return count;
 }
 
-bool may_alias(const Kernel& kernel, BufferId tensor) {
+// Where one tensor may overlap others, each of these may overlap it.
+bool may_alias(const Kernel& kernel, BufferId) {
   auto* v = kernel.attrs.find("may_alias");
   auto* ids = v ? std::get_if<std::vector<int64_t>>(v) : nullptr;
-  return ids && std::ranges::find(*ids, int64_t(tensor.value)) != ids->end();
+  return ids && !ids->empty();
 }
 
 int64_t cluster_size(const Kernel& kernel) {

@@ -26,6 +26,7 @@
 #include "pass/warp_width.h"
 #include "target/effects.h"
 #include "target/limits.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -80,13 +81,13 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
                "simulator of one (target='sim:…'), or write it with tile operators and T.Parallel",
                n.intrinsic == &thread_number || n.intrinsic == &thread_index ? "the number of a thread"
                                                                              : n.intrinsic->name,
-               target.name);
+               said(target));
         if (lacking)
           fail(n.span, "{} is not an instruction of {}: use another, or a chip that has it ({})",
                n.intrinsic->name, target.name, chips_with(*n.intrinsic));
         int bits = n.args.empty() ? 0 : n.args[0]->dtype.bits;
         if (auto why = target.language->why_not(n.intrinsic->name, bits); !why.empty())
-          fail(n.span, "{} is not for {}: {}", n.intrinsic->name, target.name, why);
+          fail(n.span, "{} is not for {}: {}", n.intrinsic->name, said(target), why);
         if (n.intrinsic == &thread_number) return k.thread;
         if (n.intrinsic == &sync_grid && n.args.empty())
           return call(sync_grid, {counter_of(f, counter, n.span)}, n.span);
@@ -135,7 +136,7 @@ void accept_hints(Function& f, Kernel& k, const Target& target) {
     if (auto it = k.attrs.entries.find(hint); it != k.attrs.entries.end()) {
       f.notes.push_back(
           {"canonicalize", k.name,
-           fmt::format("{} changes nothing: {} moves no registers between warp groups", hint, target.name),
+           fmt::format("{} changes nothing: {} moves no registers between warp groups", hint, said(target)),
            k.span, false});
       k.attrs.entries.erase(it);
     }
@@ -154,7 +155,7 @@ void copy_in_order(Function& f, Kernel& k, const Target& target) {
     bool copies = row && row->does == AsyncInstr::AsyncKind::copy && row->token == Token::copies;
     if (is_async_copy(s) || copies)
       f.notes.push_back({"canonicalize", copies ? "ptx_cp_async" : "async_copy",
-                         fmt::format("is synchronous here: {} has no asynchronous copies", target.name),
+                         fmt::format("is synchronous here: {} has no asynchronous copies", said(target)),
                          s->span, true});
   });
   k.body = std::move(body);
@@ -209,7 +210,7 @@ Function canonicalize(Function f, const Target& target) {
     k.body = with_earlier_rows(k.body, target);
     if (k.threads.empty()) k.threads = {target.default_threads};
     if (!target.has_threads()) {
-      check_repeated_updates(f, k, target.name);
+      check_repeated_updates(f, k, said(target));
       k.threads = {1};
     }
     check_limits(k, target);

@@ -11,6 +11,7 @@
 #include "ops/own_copies.h"
 #include "pass/tile_use.h"
 #include "target/effects.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -160,7 +161,7 @@ std::string LoopPlanner::why_one_slot(BufferId tile) const {
 std::string why_not_async(const ParallelNest& nest, const LayoutContext& at) {
   const Function& f = at.function;
   if (!at.target.group_row(AsyncInstr::AsyncKind::copy))
-    return fmt::format("{} has no asynchronous copies", at.target.name);
+    return said(at.target) + " has no asynchronous copies";
   auto* store = nest.body.as<Store>();
   auto* load = store ? store->value.as<Load>() : nullptr;
   if (!load || store->mask || load->mask) {

@@ -269,7 +269,7 @@ Function fuse_loops(Function f, const Target& target) {
   for (auto& b : f.buffers)
     if (b.alias_of) shared_storage.insert(b.alias_of);
   for (Kernel& k : f.kernels) {
-    bool own_tensors = false;  // made from addresses: any tensor may be part of them
+    bool own_tensors = may_alias(k, {});  // or made from addresses: any tensor may be part of them
     visit(k.body, [&](const Alloc& n) {
       own_tensors |= f[n.buffer].scope == Scope::global || shared_storage.contains(n.buffer);
     });

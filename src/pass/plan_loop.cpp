@@ -13,6 +13,7 @@
 #include "pass/splice.h"
 #include "pass/tile_use.h"
 #include "target/effects.h"
+#include "target/said.h"
 
 namespace tl {
 
@@ -157,7 +158,7 @@ Stmt LoopPlanner::planned(int64_t slots) {
 
 // ── the whole loop ──────────────────────────────────────────────────────────────────────────────────
 std::string LoopPlanner::why_in_order() const {
-  if (!target.has_threads()) return fmt::format("{} runs one thread a block", target.name);
+  if (!target.has_threads()) return said(target) + " runs one thread a block";
   std::string why;
   visit(
       loop.body,

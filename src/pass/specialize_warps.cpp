@@ -26,6 +26,7 @@
 #include "pass/slots.h"
 #include "pass/warp_width.h"
 #include "target/effects.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -317,7 +318,8 @@ void report(const ScheduledKernel& all) {
   note(fmt::format("{}", fmt::join(parts, ", ")), false);
   bool wishes = std::ranges::any_of(all.s.roles, [](auto& role) { return role.registers != 0; });
   if (wishes && all.target.lacks(*find_instr("setmaxnreg_inc")))
-    note(fmt::format("max_nreg changes nothing: {} moves no registers between warps", all.target.name), true);
+    note(fmt::format("max_nreg changes nothing: {} moves no registers between warps", said(all.target)),
+         true);
   for (auto& text : all.by_threads) note(text, true);
 }
 
@@ -359,7 +361,7 @@ Function specialize_warps(Function f, const Target& target) {
            .subject = std::string(schedule_attr),
            .text = fmt::format("all warps execute the program as it is written: {} has no copies of "
                                "boxes (TMA), which roles of warps are for",
-                               target.name),
+                               said(target)),
            .span = k.schedule_span,
            .refusal = true,
            .asked = true});

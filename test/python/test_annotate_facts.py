@@ -114,6 +114,38 @@ def test_overlapping_tensors(tmp_path):
         assert counts[0] == counts[1] + 2
 
 
+def doubled_and_moved(*said):
+    """Two loops through a tile, of which the second writes one row behind where the first reads; said: which
+    tensors may overlap, of the first kernel and of the second."""
+
+    @T.prim_func
+    def main(X: T.Tensor((64, 32), "float32"), Y: T.Tensor((64, 32), "float32")):
+        for which in said:
+            with T.Kernel(1, threads=32):
+                if which:
+                    T.annotate_restrict_buffers(*([X, Y] if which == "both" else [Y]))
+                tile = T.alloc_shared((63, 32), "float32")
+                for i, j in T.Parallel(63, 32):
+                    tile[i, j] = X[i, j]
+                T.sync_threads()  # X is read, where Y may lie
+                for i, j in T.Parallel(63, 32):
+                    Y[i + 1, j] = tile[i, j] * 2
+
+    return main
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80", "sim:sm_90a"])
+def test_calls_with_overlapping_tensors(target):
+    before = np.random.default_rng(0).standard_normal((64, 32)).astype("f4")
+    for said in ("both", "one"):
+        z = before.copy()
+        tilelang.compile(doubled_and_moved(said), target=target)(z, z)
+        assert np.array_equal(z[1:], before[:-1] * 2) and np.array_equal(z[0], before[0])
+    for unsaid in (("",), ("both", "")):
+        with pytest.raises(tilelang.ArgumentError, match="shares memory with argument 0 'X'"):
+            tilelang.compile(doubled_and_moved(*unsaid), target=target)(z, z)
+
+
 def test_hit_ratio_is_noted(tmp_path):
     prim = kernel_of(tmp_path, "T.annotate_l2_hit_ratio({A: 0.8})\nA[bx, 0] = 1")
     assert "L2 hit ratio of 0.8" in str(tilelang.compile(prim, target="cpu").explain())

@@ -103,8 +103,6 @@ def test_what_only_wider_warps_have(statement, said, tmp_path):
 
 
 @pytest.mark.parametrize(("launch", "said"), {
-    "T.Kernel(0)": "block extent 0 of T.Kernel is 0",
-    "T.Kernel(4, 64 // 128, threads=32)": "block extent 1 of T.Kernel is 0",
     "T.Kernel(-1)": "an extent of the grid is -1",
     "T.Kernel(1, cluster_dims=2)": "a grid of 1 blocks along x is not made of whole clusters of 2",
     "T.Kernel(1, cluster_dims=(1, 2, 1))": "cluster_dims has an extent of 2 along y, but the grid has 1",

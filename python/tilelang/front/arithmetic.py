@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from .._core import Expr, Region
@@ -128,12 +129,17 @@ def _whole(value: float, dtype: DType) -> int | bool:
     return bool(value) if dtype.name == "bool" else int(value)
 
 
+_unnamed = itertools.count()  # symbols that have no name in the program
+
+
 def _called(dtype: DType, value: Any = None) -> Any:
     """T.float16(x): of a number a constant, of anything else a cast.  `n = T.int32()`, an integer without a
-    value in the body of a prim_func, is an extent that the call knows, as T.dynamic("n")."""
+    value outside of a T.Kernel, is an extent that the call knows, as T.dynamic("n")."""
     if value is not None:
         return cast(value, dtype)
     trace = current()
+    if trace is None and dtype.is_int:
+        return Dynamic(f"sym{next(_unnamed)}")
     if trace is None or dtype.is_float or trace.kernel is not None:
         raise fail(
             f"T.{dtype}() without a value: a constant is T.{dtype}(0), an extent that is known only when "

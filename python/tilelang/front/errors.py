@@ -42,6 +42,10 @@ class WrongValue(CompileError, ValueError):
     """A value that a function does not take; also a ValueError, as published functions raise."""
 
 
+class WrongCall(CompileError, TypeError):
+    """A function of the language that is not called as it is defined; also a TypeError, as Python's own."""
+
+
 class UnboundName(CompileError, NameError):
     """A name of a kernel that is read before it is bound; also a NameError, as Python's own is."""
 

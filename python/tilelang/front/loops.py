@@ -35,13 +35,25 @@ class Loop:
         """Open the loop: the values of its variables."""
         if self.op is not None:
             builder.begin_op(self.op)
+        if self._is_empty():  # a parallel loop has iterations; one around it has none
+            builder.begin_for("serial", ("none",), [0], [0], [1], {})
+            stops = [start + step for start, step in zip(self.starts, self.steps, strict=True)]
+            return builder.begin_for(self.kind, names, self.starts, stops, self.steps, self.attrs)
         return builder.begin_for(self.kind, names, self.starts, self.stops, self.steps, self.attrs)
 
     def end(self, builder: Builder) -> None:
         """Close it."""
         builder.end_for()
+        if self._is_empty():
+            builder.end_for()
         if self.op is not None:
             builder.end_group()
+
+    def _is_empty(self) -> bool:
+        bounds = zip(self.starts, self.stops, self.steps, strict=True)
+        return self.kind == "parallel" and any(
+            all(isinstance(n, int) for n in row) and len(range(*row)) == 0 for row in bounds
+        )
 
     def __iter__(self) -> Iterator:
         raise fail(

@@ -3,6 +3,7 @@ defined: what was asked, what there is, and what people mean by it who come from
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
@@ -10,7 +11,7 @@ from typing import Any
 
 from .._core import ArgumentError, Buffer, Region
 from . import idioms
-from .errors import CompileError, UnknownName, caller_place, compile_error, place_of_traceback
+from .errors import CompileError, UnknownName, WrongCall, caller_place, compile_error, place_of_traceback
 from .offered import OFFERED
 from .trace import place
 from .values import DEVICE, VECTORS
@@ -76,20 +77,20 @@ def wrong_call(error: TypeError, fn: Any, args: tuple = ()) -> CompileError | No
     if frames == 0:
         ours = (getattr(fn, "__module__", None) or "").startswith("tilelang.")
         if not isinstance(fn, FunctionType) and any(isinstance(x, DEVICE) for x in (fn, *args)):
-            return compile_error(_of_a_value(fn, args), place())
-        return compile_error(_wording(str(error), fn), place()) if ours or called else None
+            return compile_error(_of_a_value(fn, args), place(), WrongCall)
+        return compile_error(_wording(str(error), fn), place(), WrongCall) if ours or called else None
     where = place_of_traceback(traceback)
     if called is None:
         return None
     is_macro = getattr(fn, "said", "") == "a @T.macro"
     if where is None and is_macro and called.group(1).rpartition(".")[2] == fn.__name__:
-        return compile_error(_wording(str(error), fn.__wrapped__), place())
+        return compile_error(_wording(str(error), fn.__wrapped__), place(), WrongCall)
     if where is None:
         return None
     name = called.group(1).partition(".")[0]
     if name not in OFFERED or not _calls(traceback.tb_frame, name):
         return None
-    return compile_error(_wording(str(error), OFFERED[name]), where)
+    return compile_error(_wording(str(error), OFFERED[name]), where, WrongCall)
 
 
 def _of_a_value(fn: Any, args: tuple) -> str:
@@ -128,6 +129,22 @@ def launched_in_brackets(name: str) -> ArgumentError:
         f"{name}[…]: the grid stands in the kernel, `with T.Kernel(gx, gy, threads=128) as "
         f"(bx, by):`, and the kernel is called plainly, {name}(x, y)"
     )
+
+
+def suggesting(fn: Callable) -> Callable:
+    """The same function of the host: a keyword that it does not have is answered by the nearest one."""
+    code = fn.__code__
+    names = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in names:
+                said = f"{fn.__name__}() got an unexpected keyword argument '{name}'"
+                raise TypeError(_wording(said, fn))
+        return fn(*args, **kwargs)
+
+    return called
 
 
 def _wording(text: str, fn: Callable) -> str:

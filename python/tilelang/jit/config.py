@@ -194,11 +194,33 @@ def own_target(target: Any) -> str:
 
         text = json.loads(text)
     if isinstance(text, dict):
-        rest = {key: value for key, value in text.items() if value is not None and key != "kind"}
-        words = [str(text.get("kind", "auto")), *(f"-{key}={value}" for key, value in rest.items())]
+        kind = str(text.get("kind", "auto"))
+        words = [kind, *(f"-{key}={text[key]}" for key in ("arch", "mcpu") if text.get(key) is not None)]
+        if kind in _OF_CPUS:
+            return _cpu_text(words)
+        rest = [
+            key for key, value in text.items() if value is not None and key not in ("kind", "arch", "mcpu")
+        ]
+        words += [f"-{key}={text[key]}" for key in rest]
     else:
         words = text.split()
+        if words and words[0] in _OF_CPUS:
+            return _cpu_text(words)
     return " ".join(word for word in words if word.lstrip("-").partition("=")[0] not in _HINTS)
+
+
+# TVM's kinds of CPUs, which have many attributes: here the processor alone is one.
+_OF_CPUS = ("c", "llvm")
+
+
+def _cpu_text(words: list[str]) -> str:
+    """ "c -keys=cpu -mcpu=haswell" as it is said here."""
+    named = [word for word in words[1:] if word.startswith("-mcpu=")]
+    strange = [word for word in words[1:] if not word.startswith("-")]
+    before = [words[i] for i in range(len(words) - 1) if words[i + 1] in strange]
+    if any(not word.startswith("-") or "=" in word for word in before):
+        return " ".join(words)  # which is refused
+    return " ".join(["cpu", *named])
 
 
 _BACKENDS = ("auto", "tvm_ffi", "cython", "ctypes", "dlpack", "nvrtc", "torch", "cutedsl", None)

@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from ..front.errors import caller_place, compile_error, kind_of
+from ..front.misuse import suggesting
 from ..front.texts import note
 from . import style
 from .config import normalize_pass_configs
@@ -18,6 +19,7 @@ from .function import PrimFunc
 from .kernel import JITKernel, compile
 
 
+@suggesting
 def jit(
     func: Any = None,
     *,
@@ -57,7 +59,7 @@ def jit(
     normalize_pass_configs(pass_configs)
     if func is None:
         return lambda f: wrapped(f, settings, sys._getframe(1))
-    return wrapped(func, settings, sys._getframe(1))
+    return wrapped(func, settings, sys._getframe(2))  # behind the wrapper that `suggesting` makes
 
 
 class LazyPrimFunc:

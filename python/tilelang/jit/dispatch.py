@@ -90,6 +90,10 @@ class EagerImpl(_core.CallCache, JITImpl):
         """The parameters that the launch passes; a tensor whose default is None may be None, a value."""
         return [i for i in self._runtime if args[i] is not None or i not in self._optional]
 
+    def _passed_by_name(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        values = tuple([arguments[name] for name in self._names])
+        return {self._names[i]: values[i] for i in self._passed(values)}
+
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel for these arguments, not run.
 

@@ -7,6 +7,7 @@ is executed, and writes down what it read of the arguments: two calls for which 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -16,7 +17,7 @@ from ..front import dtypes as _dtypes
 from ..front import interop
 from ..front.annotations import Tensor, dimensions
 from ..front.dtypes import DType
-from ..front.errors import caller_place, compile_error
+from ..front.errors import caller_place, compile_error, kind_of
 from ..front.parse import site_of
 from ..front.rewritten import Rewritten
 from ..front.symbols import Const, Undeclared
@@ -163,6 +164,8 @@ class Session:
             raise fail(f"{name} has been annotated at line {self.places[name][1]} already")
         self.places[name] = (self.trace.file, *self.trace.site)
         builder = self.trace.builder
+        if annotates_tensor(annotation):
+            self._require_tensor(name)
         if isinstance(annotation, type) and issubclass(annotation, Tensor):
             shape, dtype = self.read_whole(name)
             return builder.tensor(name, list(shape), dtype)
@@ -174,6 +177,14 @@ class Session:
         raise fail(
             f"the annotation of {name} must be T.Tensor(shape, dtype) or a scalar dtype, not {annotation!r}"
         )
+
+    def _require_tensor(self, name: str) -> None:
+        argument = self.arguments[name]
+        if argument is not ABSENT and not hasattr(argument, "shape"):
+            place = list(inspect.signature(self.fn).parameters).index(name)
+            raise TypeError(
+                f"{self.name}: argument {place} '{name}' is {kind_of(argument)}; a tensor was expected"
+            )
 
     def _meet(self, name: str, annotation: Tensor) -> tuple[list, list | None]:
         argument = self.arguments[name]

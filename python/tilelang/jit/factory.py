@@ -127,6 +127,21 @@ class JITImpl:
         bound = self.signature.bind_partial(*args, **kwargs).arguments
         return tuple([(name, key_of_argument(value, self.func, name)) for name, value in bound.items()])
 
+    def parse_args(self, *args: Any, **kwargs: Any) -> tuple[tuple, dict[str, Any]]:
+        """What these arguments are, as a key (parse_cache_key), and what a launch would pass, by name.
+
+        That are the tensors of an eager kernel, nothing for a factory.  TypeError, in Python's words, if the
+        arguments do not fit."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        passed = self._passed_by_name(bound.arguments)
+        built = {name: x for name, x in bound.arguments.items() if name not in passed}
+        key = tuple([(name, key_of_argument(value, self.func, name)) for name, value in built.items()])
+        return key, passed
+
+    def _passed_by_name(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
     def __getitem__(self, grid: Any) -> Any:
         raise launched_in_brackets(self.__name__)
 

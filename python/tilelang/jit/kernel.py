@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from ..front import registers
 from ..front.errors import CompileError, kind_of
-from ..front.misuse import launched_in_brackets
+from ..front.misuse import launched_in_brackets, suggesting
 from ..front.texts import show
 from . import config
 from .artifact import KernelArtifacts, told
@@ -346,6 +346,7 @@ def _instead_of(func: Any, name: str) -> str:
     return "; call the factory first" if callable(func) else ""
 
 
+@suggesting
 def compile(
     func: Any = None,
     out_idx: Any = None,

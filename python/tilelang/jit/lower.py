@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..front.misuse import suggesting
 from .artifact import CompiledArtifact
 from .function import PrimFunc
 from .kernel import compile
 
 
+@suggesting
 def lower(
     func_or_mod: Any,
     target: Any = "auto",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..front.misuse import suggesting
 from .env import env
 from .kernel import JITKernel, compile
 
 
+@suggesting
 def par_compile(
     funcs: Sequence[Any],
     out_idx: Any = None,

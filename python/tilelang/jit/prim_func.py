@@ -35,4 +35,4 @@ def _make(func: Any, eager_jit: bool, frame: Any) -> Any:
         return PrimFunc(func, scope_of(func, frame))
     from .decorator import LazyPrimFunc, jit, wrapped
 
-    return LazyPrimFunc(wrapped(func, dict(jit.__kwdefaults__), frame))
+    return LazyPrimFunc(wrapped(func, dict(jit.__wrapped__.__kwdefaults__), frame))

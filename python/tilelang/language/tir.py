@@ -184,11 +184,14 @@ Call = _node(
 
 
 def _extent(name: str, dtype: Any = "int32") -> Any:
-    if not as_dtype(dtype).is_int or not isinstance(name, str) or not name.isidentifier():
+    dtype = as_dtype(dtype)
+    if not isinstance(name, str) or not name.isidentifier() or not (dtype.is_int or dtype.is_float):
         raise fail(
-            f"T.Var({name!r}, {dtype!r}): a variable of the call is an extent, an integer with a "
-            "name; other numbers are parameters, x: T.float32"
+            f"T.Var({name!r}, '{dtype}'): a variable of the call is an integer or a float with a name; other "
+            "numbers are parameters, x: T.bool"
         )
+    if dtype.is_float:  # the annotation of a parameter, as T.float32 is
+        return dtype
     return dynamic(name)
 
 

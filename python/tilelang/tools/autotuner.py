@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..front.errors import kind_of
+from ..front.misuse import suggesting
 from ..jit.captures import key_of
 from ..jit.env import env
 from ..jit.factory import BoundJIT
@@ -296,6 +297,7 @@ class AutoTuneImpl:
         return tuple(map(part, args)), tuple(sorted((name, part(value)) for name, value in kwargs.items()))
 
 
+@suggesting
 def autotune(
     func: Any = None,
     *,

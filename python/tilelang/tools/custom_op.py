@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..front.errors import caller_place, compile_error, kind_of
+from ..front.misuse import suggesting
 from ..front.source import function_tree
 from ..jit.dispatch import EagerImpl
 from ..jit.eager import annotates_tensor
@@ -16,6 +17,7 @@ from ..jit.lookahead import own_nodes
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
+@suggesting
 def custom_op(
     name: str,
     kernel: Any = None,

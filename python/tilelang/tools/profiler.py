@@ -12,6 +12,7 @@ from typing import Any
 
 from .._core import Launcher
 from ..front.errors import TilelangWarning
+from ..front.misuse import suggesting
 from ..jit import config
 from .compare import as_list, torch_assert_close
 from .supply import TensorSupplyType, default_device, make_input
@@ -32,6 +33,7 @@ def _quantile(times: list[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+@suggesting
 def do_bench(
     fn: Callable[[], Any],
     warmup: float = 25,

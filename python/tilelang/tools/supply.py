@@ -11,15 +11,21 @@ from ..front.dtypes import DType
 
 
 class TensorSupplyType(enum.Enum):
-    """What the elements of an input are."""
+    """What the elements of an input are.
 
-    Integer = 1  # whole numbers from -2 to 2 (unsigned: 0 to 4)
-    Uniform = 2  # evenly spread over [-1, 1)
-    Normal = 3  # normally distributed with mean 0 and deviation 1
-    Randn = 4  # the same
+    Auto draws floats evenly from [-1, 1), signed integers from -2 to 2, unsigned ones from 0 to 2, bool from
+    both, and of 8-bit floats what whole numbers from -128 to 127 become. Integer is the same for all but
+    wide floats, which are whole numbers from -2 to 2. Uniform is [-1, 1), Normal has mean -1 and deviation
+    1, Randn mean 0 and deviation 1; int8 is all ones under Uniform and Normal. Zero and One are
+    constants."""
+
+    Integer = 1
+    Uniform = 2
+    Normal = 3
+    Randn = 4
     Zero = 5
     One = 6
-    Auto = 7  # Integer for integers, else Randn
+    Auto = 7
 
 
 def get_tensor_supply(supply_type: TensorSupplyType = TensorSupplyType.Integer) -> Callable[[Any], Any]:
@@ -53,28 +59,34 @@ def make_input(
 def _values(supply: TensorSupplyType, shape: list[int], dtype: DType) -> Any:
     import numpy
 
-    rng = numpy.random.default_rng()
-    if supply in (TensorSupplyType.Zero, TensorSupplyType.One):
-        array = numpy.full(shape, supply is TensorSupplyType.One)
-    elif supply is TensorSupplyType.Integer or (supply is TensorSupplyType.Auto and not dtype.is_float):
-        low, high = (0, 2) if dtype.name == "bool" else (0, 5) if dtype.name.startswith("u") else (-2, 3)
-        array = rng.integers(low, high, shape)
-    elif supply is TensorSupplyType.Uniform:
+    rng, kind = numpy.random.default_rng(), TensorSupplyType
+    signed = not dtype.name.startswith("u")
+    narrow = dtype.is_float and dtype.bits <= 8
+    bytes_of_ones = str(dtype) == "int8" and supply in (kind.Uniform, kind.Normal)
+    if supply in (kind.Zero, kind.One) or bytes_of_ones:
+        array = numpy.full(shape, supply is not kind.Zero)
+    elif supply is kind.Integer or (supply is kind.Auto and (narrow or not dtype.is_float)):
+        bounds = (0, 2) if dtype.name == "bool" else (-128, 128) if narrow else (-2 if signed else 0, 3)
+        array = rng.integers(*bounds, shape)
+    elif supply in (kind.Auto, kind.Uniform):
         array = rng.random(shape, numpy.float32) * 2 - 1
     else:
-        array = rng.standard_normal(shape, numpy.float32)
-    return array.astype(dtype.as_numpy())
+        array = rng.standard_normal(shape, numpy.float32) - (supply is kind.Normal)
+    return (array if signed else array.clip(0)).astype(dtype.as_numpy())
 
 
 def to_framework(array: Any, dtype: DType, device_type: str) -> Any:
     """A NumPy array as the program's kind of tensor, on that device."""
     torch = sys.modules.get("torch")
+    if torch is None and device_type == "cpu":
+        return array
     if torch is None:
-        if device_type == "cpu":
-            return array
-        raise RuntimeError(
-            "inputs of a CUDA kernel are PyTorch tensors: import torch first, or pass input_tensors"
-        )
+        try:
+            import torch
+        except ImportError:
+            raise RuntimeError(
+                "inputs of a CUDA kernel are PyTorch tensors: install PyTorch, or pass input_tensors"
+            ) from None
     import numpy
 
     wanted = dtype.as_torch()
