@@ -1,6 +1,7 @@
 """order, stage, group and sync of T.Pipelined: a schedule by hand is carried out, or refused on its line."""
 
 import inspect
+import random
 
 import numpy as np
 import pytest
@@ -242,3 +243,50 @@ def test_tiles_allocated_in_what_runs_ahead(target):
     c = np.full(64, np.nan, np.float32)
     tilelang.compile(main, target=target)(a, c)
     assert (c == 2 * (a.sum(0) - a[3])[::-1] + 10).all()
+
+
+def chain(seed):
+    """A body of some statements on some tiles, with a random order and stages, which may be wrong."""
+    rng = random.Random(seed)
+    count = rng.randint(2, 4)
+    steps = [(rng.randrange(3), rng.randrange(3)) for _ in range(count)]
+    order = rng.sample(range(count), count) if rng.random() < 0.5 else list(range(count))
+    stage = [rng.randrange(2) for _ in range(count)] if rng.random() < 0.5 else [0] * count
+    if rng.random() < 0.1:
+        order = order[1:]
+    turns = rng.choice([1, 4])
+
+    @T.prim_func
+    def main(A: T.Tensor((128,), "float32"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            tiles = [T.alloc_shared((32,), "float32") for _ in range(3)]
+            for tile in tiles:
+                T.clear(tile)
+            for k in T.Pipelined(turns, num_stages=2, order=order, stage=stage):
+                for n, (to, of) in enumerate(steps):
+                    if n == 0:
+                        T.copy(A[k * 32], tiles[to])
+                    else:
+                        for i in T.Parallel(32):
+                            tiles[to][i] = tiles[of][i] * 0.5 + n
+            for i in T.Parallel(32):
+                B[i] = tiles[0][i] + tiles[1][i] + tiles[2][i]
+
+    return main
+
+
+def test_random_schedules_have_one_verdict_and_one_result():
+    a = np.random.default_rng(0).standard_normal(128).astype(np.float32)
+    accepted = 0
+    for seed in range(60):
+        verdicts = set()
+        for target in ("reference", "cpu", "sim:sm_80", "sim:sm_90a"):
+            b = np.full(32, np.nan, np.float32)
+            try:
+                tilelang.compile(chain(seed), target=target)(a, b)
+                verdicts.add(b.tobytes())
+            except tilelang.CompileError as error:
+                verdicts.add(error.text)
+        assert len(verdicts) == 1, (seed, verdicts)
+        accepted += isinstance(verdicts.pop(), bytes)
+    assert 10 <= accepted <= 50
