@@ -4,8 +4,8 @@
 #   test   all checks and tests; those that need a GPU are skipped without one.  JOBS=1: pytest in one process;
 #          TL_FULL=1: what they do on one target, type or seed in turn, they do on all
 #   bless  rewrite the expected halves of test/golden, and its counters, from what the compiler says now
-#   fuzz   random expressions and programs, for longer: make fuzz SECONDS=600 [TARGETS=cuda,cpu,sim:sm_90]; what fails is
-#          reduced and written to build/fuzz
+#   fuzz   random expressions and programs, for longer: make fuzz SECONDS=600 [TARGETS=cuda,cpu,sim:sm_90]; or so many
+#          fresh programs, counted by kinds: make fuzz PROGRAMS=20000; what fails is reduced and written to build/fuzz
 #   mutants  faults put into our own programs, one by one: the simulator must notice them
 #   seeds  all examples, small, in the simulator: make seeds SEEDS=50 schedules of each
 #   alone  each C++ file compiled by itself, by g++ or CXX=clang++-19: it must include what it uses
@@ -44,7 +44,11 @@ bless:
 
 fuzz:
 	@tools/setup.sh test
+ifdef PROGRAMS
+	@$(PYTHON) tools/fuzz.py $(PROGRAMS) $(if $(TARGETS),--targets $(TARGETS))
+else
 	@TL_FUZZ_SECONDS=$(SECONDS) $(if $(TARGETS),TL_FUZZ_TARGETS=$(TARGETS)) build/release/tl_fuzz
+endif
 
 mutants:
 	@tools/setup.sh test

@@ -210,8 +210,11 @@ ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integer
                  .is_written = is_written};
   auto last = b.shape.empty() ? std::nullopt : as_int(b.shape.back());
   if (!last || *last % pair)
-    fail(b.span, "{} has packed type {} (two elements per byte): its last extent must be an even constant",
-         p.name, to_string(b.dtype));
+    fail(b.span,
+         "{} has packed type {} (two elements per byte): its last extent must be an even constant, not {}; "
+         "give "
+         "the rows an even length, and leave the last element unused",
+         p.name, to_string(b.dtype), b.shape.empty() ? "none" : print(b.shape.back()));
   for (auto& e : b.shape) spec.shape.push_back(formula(e));
   spec.shape.back() = Formula::constant(*last / pair);
   spec.strides = row_major_strides(spec.shape);

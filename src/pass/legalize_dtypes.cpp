@@ -6,7 +6,9 @@
 //
 //   C[i] = cast<e4m3>(A[i])         ->   C[i] = to_e4m3<u8>(A[i], 0, 1)
 //   B[ramp(8*i, 1, 8)]  (of i4)     ->   interleave<u8x8>(B[ramp(4*i, 1, 4)] & 15, B[…] >> 4)
+#include "arith/prove.h"
 #include "base/error.h"
+#include "ir/text.h"
 #include "pass/passes.h"
 #include "pass/walk.h"
 
@@ -32,6 +34,7 @@ bool is_pairs(const BufferInfo& b) {
 struct Expander final : ScopedRewriter {
   const Function& f;
   const Target& target;
+  const Kernel* kernel = nullptr;
   std::map<const ExprNode*, Expr> vars = {};
   Expander(const Function& f, const Target& target) : f(f), target(target) {}
   using ScopedRewriter::operator();
@@ -103,6 +106,27 @@ struct Expander final : ScopedRewriter {
     return lt(run(base, lanes), broadcast(end, lanes));
   }
 
+  // Is each byte that is written here that of one block and of one thread?  Block by block, then thread by
+  // thread: what a step of the variable skips is an even number of elements, and all others of the index stay
+  // within such a piece.
+  bool has_owners(Expr index, Scope scope) const {
+    std::vector<Expr> vars = scope == Scope::global ? kernel->grid_vars : std::vector<Expr>();
+    if (target.has_threads()) vars.push_back(kernel->thread);
+    Facts inside = facts;
+    for (auto& v : vars) {
+      Interval values = interval_of(v, facts);
+      if (values.bounded() && values.min == values.max) continue;
+      auto linear = linear_in(index, v, facts);
+      if (!linear || linear->stride <= 0 || linear->stride % 2) return false;
+      inside.bind(v, Interval::point(0));
+      Interval rest = interval_of(simplify(linear->base, inside), inside);
+      if (!rest.bounded() || rest.min < 0 || rest.min / linear->stride != rest.max / linear->stride)
+        return false;
+      index = linear->base;
+    }
+    return true;
+  }
+
   Expr load_pairs(const Load& n, const Expr& index, const Expr& mask, const Claim& claim) {
     int lanes = n.dtype.lanes;
     Expr at = first_byte(index), bytes_mask = at ? mask_of_bytes(mask, lanes / 2) : Expr();
@@ -130,17 +154,18 @@ struct Expander final : ScopedRewriter {
       Expr bytes = binary(BinaryOp::bit_or, low, binary(BinaryOp::shl, high, imm(4, t), n.span), n.span);
       return store(n.buffer, {run(at, lanes / 2)}, bytes, n.span, bytes_mask, claim);
     }
-    bool alone = !target.has_threads() && info.scope == Scope::shared && lanes == 1;
-    if (!alone)
-      fail(n.span,
-           "{} has packed type {} (two elements per byte), but here {} stored: two threads could write one "
-           "byte at once. Let the innermost parallel loop or a tile operator write an even number of "
-           "neighbours of the last dimension, beginning at an even index; or write to an i8 tile, and copy "
-           "that",
-           info.name, to_string(info.dtype),
-           mask && at ? "the two elements of a byte have different conditions when" : "single elements are");
+    if (lanes > 1 || !has_owners(index, info.scope))
+      fail(
+          n.span,
+          "{} has packed type {} (two elements per byte), but here {} stored: two threads could write one "
+          "byte at once. Let the innermost parallel loop or a tile operator write an even number of "
+          "neighbours of the last dimension, beginning at an even index; let one thread write whole rows, or "
+          "all; or write to an i8 tile, and copy that",
+          info.name, to_string(info.dtype),
+          mask && at ? "the two elements of a byte have different conditions when" : "single elements are");
     Expr where = simplify(floordiv(index, 2), facts), odd = simplify(floormod(index, 2), facts);
-    Expr shift = binary(BinaryOp::mul, cast(u8, odd), imm(4, u8)), old = load(u8, n.buffer, {where}, n.span);
+    Expr shift = binary(BinaryOp::mul, cast(u8, odd), imm(4, u8)),
+         old = load(u8, n.buffer, {where}, n.span, mask, claim);
     Expr keep = unary(UnaryOp::bit_not, binary(BinaryOp::shl, imm(15, u8), shift));
     Expr byte =
         binary(BinaryOp::bit_or, binary(BinaryOp::bit_and, old, keep), binary(BinaryOp::shl, value, shift));
@@ -228,12 +253,15 @@ Expr halved(const Expr& e) {
 
 void expand_buffer(BufferInfo& b) {
   if (!b.dtype.is_storage()) return;
-  if (b.scope == Scope::global) b.holds = b.dtype;
+  if (b.scope == Scope::global || is_pairs(b)) b.holds = b.dtype;
   if (is_pairs(b)) {
     bool constant = !b.shape.empty() && as_int(b.shape.back());
     if (b.scope == Scope::global && (!constant || *as_int(b.shape.back()) % 2))
-      fail(b.span, "{} has packed type {} (two elements per byte): its last extent must be an even constant",
-           b.name, to_string(b.dtype));
+      fail(b.span,
+           "{} has packed type {} (two elements per byte): its last extent must be an even constant, not {}; "
+           "give "
+           "the rows an even length, and leave the last element unused",
+           b.name, to_string(b.dtype), b.shape.empty() ? "none" : print(b.shape.back()));
     if (!b.shape.empty()) b.shape.back() = halved(b.shape.back());
     for (size_t d = 0; d + 1 < b.strides.size(); d++) b.strides[d] = halved(b.strides[d]);
     if (b.elements >= 0) b.elements = (b.elements + 1) / 2;
@@ -255,6 +283,7 @@ Function legalize_dtypes(Function f, const Target& target) {
   for (Kernel& k : f.kernels) {
     Expander expander(f, target);
     expander.enter(f, k);
+    expander.kernel = &k;
     k.body = expander(k.body);
   }
   for (BufferInfo& b : f.buffers) expand_buffer(b);

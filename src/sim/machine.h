@@ -53,6 +53,7 @@ struct Operation {
   bool uniform_index = false;  // of a load or a store: all lanes have the same
   bool meets = false;          // what it does depends on what other warps have done: see explore.h
   bool quiet = false;          // a load for a check alone, which is no access of the program
+  bool defines = false;        // its result counts as defined, whatever it is made of
   Scalar value = {};
   bool operator==(const Operation& o) const {
     return run == o.run && a == o.a && b == o.b && c == o.c && count == o.count && row == o.row &&

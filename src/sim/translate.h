@@ -49,6 +49,7 @@ struct Translator {
   Expr element(const Expr& e, int k);
   Claim element(Claim c, int k);
   Value binary_value(const Binary& n);
+  const ExprNode* written_back = nullptr;  // of the store at hand: the half of a byte that stays as it was
   // `decides`: its condition alone may say what a condition is.
   Value select_value(const Select& n, bool decides = false);
   Value call_value(const Call& n);

@@ -194,6 +194,7 @@ Value Translator::binary_value(const Binary& n) {
   Run run = checked ? checked_binary : binary_run(n.op, type);
   Operation o{.run = run, .type = type, .op = n.op};
   follow_binary(o, n);
+  o.defines = &n == written_back;
   return compute(o, {.width = n.dtype.lanes, .pure = !checked}, {&a, &b});
 }
 

@@ -3,10 +3,31 @@
 
 #include "base/round.h"
 #include "ir/build.h"
+#include "ir/rewrite.h"
 #include "sim/steps.h"
 #include "sim/translate.h"
 
 namespace tl::sim {
+
+namespace {
+
+// Of a store of an element of 4 bits: the half of the byte that it writes back, as in S[i] = S[i] & 15 | x
+// << 4. That half counts as written then, as bytes are the least that is watched.
+const ExprNode* half_that_stays(const Function& f, const Store& n) {
+  if (!f[n.buffer].holds.is_packed()) return nullptr;
+  auto stays = [&](const Expr& e) {
+    auto* part = e.as<Binary>();
+    auto* old = part && part->op == BinaryOp::bit_and ? part->a.as<Load>() : nullptr;
+    return old && old->buffer == n.buffer &&
+           std::ranges::equal(old->index, n.index, [](auto& a, auto& b) { return equal(a, b); });
+  };
+  if (stays(n.value)) return n.value.get();
+  auto* both = n.value.as<Binary>();
+  if (!both || both->op != BinaryOp::bit_or) return nullptr;
+  return stays(both->a) ? both->a.get() : stays(both->b) ? both->b.get() : nullptr;
+}
+
+}  // namespace
 
 // As the user knows it.
 std::string name_of(const Function& f, BufferId id) {
@@ -99,7 +120,9 @@ void Translator::store_statement(const Store& n) {
     as = DType{DType::Kind::unsigned_int, as.bits};
     o.c = load_value(*moved, as).slot;
   } else {
+    written_back = half_that_stays(f, n);
     o.c = spread(value(n.value)).slot;
+    written_back = nullptr;
   }
   Value at = value(index);
   o.a = at.slot;

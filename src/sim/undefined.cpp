@@ -62,6 +62,7 @@ void add_misfits(Warp& w, const Operation& o, int32_t e, Undefined& to) {
 // What element e of an operation's result is made of.
 Undefined made_of(Warp& w, const Operation& o, int32_t e) {
   Undefined all{o.to + e};
+  if (o.defines) return all;
   if (o.run == repeat || o.run == ramp) {
     add(all, undefined_at(w, o.a));
     if (o.run == ramp) add(all, undefined_at(w, o.b));

@@ -219,7 +219,7 @@ Program random_boxes(uint64_t seed) { return BoxText{{.random = std::mt19937_64(
 
 }  // namespace tl::fuzz
 
-TEST_CASE("tiles that move in boxes hold what they mean") {
+TEST_CASE("tiles that move in boxes hold what they mean" * doctest::test_suite("programs")) {
   tl::fuzz::run_programs({.name = "boxes",
                           .programs = 60,
                           .fresh = 20,

@@ -13,6 +13,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/op.h"
+#include "pass/check_schedules.h"
 
 using namespace tl;
 
@@ -79,6 +80,7 @@ struct Drawn : fuzz::RandomText {
 bool is_accepted(const std::string& text) {
   try {
     Function f = complete_tiles(parse(text, "program.ir", text_vocabulary()));
+    check_given_schedules(f);  // what every program is asked, whatever its target
     Options options;
     options.stop_after = "plan_schedule";
     compile(f, *find_target("sm_80"), options);
@@ -102,7 +104,8 @@ fuzz::Program with_given_schedules(uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("pipelined tile programs with a schedule by hand compute on every target what the reference does") {
+TEST_CASE("pipelined tile programs with a schedule by hand compute on every target what the reference does" *
+          doctest::test_suite("programs")) {
   fuzz::run_programs({.name = "given_schedules",
                       .programs = 18,
                       .fresh = 9,

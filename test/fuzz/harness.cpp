@@ -2,7 +2,8 @@
 //
 //   TL_FUZZ_SECONDS=600   for so long
 //   TL_FUZZ_TARGETS=cuda  instead of the simulator and the CPU; several are separated by commas
-// With either of them each program runs in a process of its own: one that hangs on a GPU does not end
+//   TL_FUZZ_REPORT=file   a line for each kind, for tools/fuzz.py
+// With any of them each program runs in a process of its own: one that hangs on a GPU does not end
 // otherwise.
 #include "fuzz/harness.h"
 
@@ -125,8 +126,8 @@ std::string lacks_meaning(const std::string& text, const Test& test) {
 struct Run {
   const Campaign& campaign;
   double begin = now(), told = now();
-  bool apart = seconds_asked() > 0 || std::getenv("TL_FUZZ_TARGETS");
-  int64_t programs = 0, refused = 0, failures = 0, meaningless = 0;
+  bool apart = seconds_asked() > 0 || std::getenv("TL_FUZZ_TARGETS") || std::getenv("TL_FUZZ_REPORT");
+  int64_t programs = 0, runs = 0, refused = 0, failures = 0, meaningless = 0;
   std::map<std::string, int64_t> refusals = {};
 
   Test test_of(const Program& p, int64_t seed, const std::string& target) {
@@ -153,9 +154,11 @@ struct Run {
       } else if (v.is_failure() && lacks_meaning(p.text, test) == no_meaning) {
         meaningless++;  // no two targets need agree
       } else if (v.is_failure()) {
-        failures++;
+        failures++, runs++;
         if (!apart) v.text += judge(p.text, test).is_failure() ? "; again so" : "; right the second time";
         keep(p, seed, test, v);
+      } else {
+        runs++;
       }
     }
   }
@@ -191,13 +194,31 @@ struct Run {
     for (auto& [text, count] : refusals) MESSAGE(count << " refusals: " << text << " …");
     MESSAGE(campaign.name << ": " << programs << " programs, " << refused << " refused, " << meaningless
                           << " without meaning");
+    report({campaign.name, programs, runs, refused, meaningless, failures});
     CHECK(refused + meaningless <= 3 + programs / 100);
   }
 };
 
 }  // namespace
 
-void run_programs(const Campaign& campaign) { Run{.campaign = campaign}.run(); }
+void run_programs(const Campaign& campaign) {
+  if (!is_only_named(campaign.name)) Run{.campaign = campaign}.run();
+}
+
+// ── what tools/fuzz.py asks and adds up ───────────────────────────────────────────────────────────────
+bool is_only_named(const std::string& kind) {
+  REQUIRE_MESSAGE(std::string_view(doctest::getContextOptions()->currentTest->m_test_suite) == "programs",
+                  "the test of a kind of programs is of the suite that tools/fuzz.py runs");
+  bool named = std::getenv("TL_FUZZ_KINDS") != nullptr;
+  if (named) fmt::print("kind: {}\n", kind);
+  return named;
+}
+
+void report(const Tally& t) {
+  if (const char* file = std::getenv("TL_FUZZ_REPORT"))
+    std::ofstream(file, std::ios::app) << fmt::format("{}\t{}\t{}\t{}\t{}\t{}\n", t.kind, t.programs, t.runs,
+                                                      t.refused, t.meaningless, t.failures);
+}
 
 // ── kept failures ─────────────────────────────────────────────────────────────────────────────────────
 std::string kept_text(const std::string& text, const Test& test, const std::string& verdict) {

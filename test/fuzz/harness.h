@@ -21,6 +21,15 @@ struct Campaign {
 };
 void run_programs(const Campaign& campaign);
 
+// What became of the programs of one kind.  Tests of such kinds are of the suite "programs": tools/fuzz.py
+// asks it for the names of the kinds (TL_FUZZ_KINDS), and adds up the lines of the file TL_FUZZ_REPORT.
+struct Tally {
+  std::string kind;
+  int64_t programs = 0, runs = 0, refused = 0, meaningless = 0, failures = 0;
+};
+void report(const Tally& tally);
+bool is_only_named(const std::string& kind);
+
 // Each of the features, a line each, is that of one program in a hundred; and there are no others.
 void check_features(std::string_view features, std::map<std::string, int64_t> counts, int64_t programs);
 

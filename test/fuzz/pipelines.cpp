@@ -118,12 +118,14 @@ constexpr std::string_view features = R"(
 
 }  // namespace
 
-TEST_CASE("pipelined tile programs compute on every target what the reference does") {
+TEST_CASE("pipelined tile programs compute on every target what the reference does" *
+          doctest::test_suite("programs")) {
   fuzz::run_programs(
       {.name = "pipelines", .programs = 36, .fresh = 12, .make = pipelined, .targets = {"sim", "cpu"}});
 }
 
-TEST_CASE("pipelined tile programs that begin copies of their own too compute what they mean") {
+TEST_CASE("pipelined tile programs that begin copies of their own too compute what they mean" *
+          doctest::test_suite("programs")) {
   fuzz::run_programs({.name = "own_copies",
                       .programs = 12,
                       .fresh = 6,

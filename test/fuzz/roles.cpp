@@ -52,7 +52,7 @@ constexpr std::string_view role_features = R"(
 
 }  // namespace
 
-TEST_CASE("programs that roles divide compute what the reference does") {
+TEST_CASE("programs that roles divide compute what the reference does" * doctest::test_suite("programs")) {
   fuzz::run_programs({.name = "roles",
                       .programs = 24,
                       .fresh = 8,
@@ -67,7 +67,8 @@ static fuzz::Program of_packed_tiles(uint64_t seed) {
   return text.make();
 }
 
-TEST_CASE("products beside the unpacking of the next turn compute what the reference does") {
+TEST_CASE("products beside the unpacking of the next turn compute what the reference does" *
+          doctest::test_suite("programs")) {
   fuzz::run_programs({.name = "unpacked",
                       .programs = 12,
                       .fresh = 4,
@@ -100,7 +101,8 @@ static fuzz::Program of_many_turns(uint64_t seed) {
   return text.make();
 }
 
-TEST_CASE("programs whose first loads begin before the block has come compute what the reference does") {
+TEST_CASE("programs whose first loads begin before the block has come compute what the reference does" *
+          doctest::test_suite("programs")) {
   fuzz::run_programs({.name = "first loads",
                       .programs = 8,
                       .fresh = 4,

@@ -86,7 +86,8 @@ TEST_CASE("thread-level programs have every barrier, exchange, jump and asynchro
     CHECK_MESSAGE(all.find(word) != all.npos, word);
 }
 
-TEST_CASE("thread-level programs compute what they mean in every schedule") {
+TEST_CASE("thread-level programs compute what they mean in every schedule" *
+          doctest::test_suite("programs")) {
   fuzz::run_programs({.name = "threads",
                       .programs = 60,
                       .fresh = 20,

@@ -56,12 +56,12 @@ TEST_CASE("tile programs have every tile operator, statement and kind of type") 
   for (auto& word : wanted) CHECK_MESSAGE(all.find(word) != all.npos, word);
 }
 
-TEST_CASE("tile programs compute on every target what they mean") {
+TEST_CASE("tile programs compute on every target what they mean" * doctest::test_suite("programs")) {
   fuzz::run_programs(
       {.name = "tiles", .programs = 25, .fresh = 10, .make = tile_program, .targets = {"sim:sm_80", "cpu"}});
 }
 
-TEST_CASE("integers of every type wrap alike on every target") {
+TEST_CASE("integers of every type wrap alike on every target" * doctest::test_suite("programs")) {
   fuzz::run_programs({.name = "integers",
                       .programs = 60,
                       .fresh = 20,
@@ -71,7 +71,7 @@ TEST_CASE("integers of every type wrap alike on every target") {
                       .inputs = Inputs::extreme});
 }
 
-TEST_CASE("what tile programs only move keeps its bits on every target") {
+TEST_CASE("what tile programs only move keeps its bits on every target" * doctest::test_suite("programs")) {
   fuzz::run_programs({.name = "moves",
                       .programs = 20,
                       .fresh = 10,

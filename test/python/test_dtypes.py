@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import kernel
 
 FLOATS = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2,
           "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu, "float4_e2m1fn": ml_dtypes.float4_e2m1fn}  # fmt: skip
@@ -198,15 +199,107 @@ def test_four_bits(dtype, low):
     compiled_for_cuda(main)
 
 
-def test_single_nibble_stores_are_refused():
-    @T.prim_func
-    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int4")):
-        with T.Kernel(1, threads=64):
-            for i in T.Parallel(32):
-                B[2 * i] = A[i]
-
+@pytest.mark.parametrize("body", [
+    "B[bx, 63 - tx] = 5",  # two threads to a byte
+    "B[bx, A[0] % 64] = 5",  # all threads, and none knows where
+    "B[tx % 2, 3 * (tx // 2)] = 5",
+    "if tx == 0:\n    T.view(B, (128,), 'int4')[bx] = 5",  # two blocks to a byte
+    "S[tx] = 5\nT.copy(S, B[bx, 0:64])",
+    "for i in T.serial(3):\n    B[bx, 2 * tx + i] = 5",
+])  # fmt: skip
+def test_single_nibbles_that_threads_may_share_are_refused(tmp_path, body):
+    before = "tx = T.get_thread_binding()\nS = T.alloc_shared((64,), 'int4')\n"
+    signature = "A: T.Tensor((64,), 'int32'), B: T.Tensor((2, 64), 'int4')"
+    program = kernel(tmp_path, before + body, signature, launch="T.Kernel(2, threads=64)")
     with pytest.raises(tilelang.CompileError, match="two threads could write one byte"):
-        tilelang.compile(main, target="cuda -arch=sm_80")
+        tilelang.compile(program, target="cuda -arch=sm_80")
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
+@pytest.mark.parametrize("target", ["sim:sm_80", "sim:sm_90a"])
+def test_single_nibbles_of_one_owner(target, dtype):
+    """What a thread has for itself it stores one by one, beside what stands in the other half of a byte."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((2, 64), dtype), C: T.Tensor((2, 8, 6), dtype)):
+        with T.Kernel(2, threads=8) as bx:
+            tx = T.get_thread_binding()
+            S = T.alloc_shared((8, 8), dtype)
+            if tx == 0:
+                for i in T.serial(9):
+                    B[bx, 7 * i] = T.cast(A[i], dtype)
+            for i in T.serial(8):
+                S[tx, 7 - i] = T.cast(A[8 * tx + i], dtype)
+            for i in T.serial(5):
+                if i % 2 == bx:
+                    C[bx, tx, i] = T.cast(S[tx, i], dtype)
+
+    codes = np.random.default_rng(0).integers(0, 4, 64).astype("i4")
+    given = [np.random.default_rng(1).integers(0, 256, n).astype("u1") for n in ((2, 32), (2, 8, 3))]
+    b, c = ([x & 15, x >> 4] for x in given)
+    b, c = np.stack(b, -1).reshape(2, 64), np.stack(c, -1).reshape(2, 8, 6)
+    as_code = codes if "int" in dtype else np.array([0, 2, 4, 5])[codes]  # of 0, 1, 2, 3
+    b[:, 0:57:7] = as_code[:9]
+    for bx in range(2):
+        c[bx, :, bx:5:2] = as_code.reshape(8, 8)[:, ::-1][:, bx:5:2]
+    tilelang.compile(main, target=target)(codes, *(x.view("i1" if dtype == "int4" else "u1") for x in given))
+    for wanted, got in zip((b, c), given, strict=True):
+        assert (np.stack([got & 15, got >> 4], -1).reshape(wanted.shape) == wanted).all()
+    compiled_for_cuda(main)
+
+
+def test_single_nibbles_on_one_thread_per_block(target="cpu"):
+    @T.prim_func
+    def main(A: T.Tensor((4, 6), "int32"), B: T.Tensor((4, 6), "uint4")):
+        with T.Kernel(4, threads=32) as bx:
+            for i in T.serial(5):
+                B[bx, i] = T.cast(A[bx, i], "uint4")
+
+    a, b = np.arange(24, dtype="i4").reshape(4, 6) % 16, np.full((4, 3), 0xF0, "u1")
+    tilelang.compile(main, target=target)(a, b)
+    assert (b == [[r[0] | r[1] << 4, r[2] | r[3] << 4, r[4] | 0xF0] for r in a]).all()
+
+
+def test_odd_rows_of_nibbles_are_refused():
+    with pytest.raises(tilelang.CompileError, match="must be an even constant, not 7; give the rows an even"):
+
+        @T.prim_func
+        def main(A: T.Tensor((4, 7), "int4"), B: T.Tensor((4, 7), "int32")):
+            with T.Kernel(1):
+                for i, j in T.Parallel(4, 7):
+                    B[i, j] = T.cast(A[i, j], "int32")
+
+        tilelang.compile(main, target="cpu")
+
+
+def test_nibbles_of_pytorch():
+    torch = pytest.importorskip("torch")
+
+    @T.prim_func
+    def main(A: T.Tensor((4, 16), "float4_e2m1fn"), B: T.Tensor((4, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(4, 16):
+                B[i, j] = T.cast(A[i, j], "float32")
+
+    @tilelang.jit(target="cpu")
+    def made(B: T.Tensor((4, 16), "float32")):
+        A = T.empty((4, 16), "float4_e2m1fn")
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(4, 16):
+                A[i, j] = T.cast(B[i, j], "float4_e2m1fn")
+        return A
+
+    kernel_, codes = (
+        tilelang.compile(main, target="cpu"),
+        torch.arange(32, dtype=torch.uint8).reshape(4, 8) * 7,
+    )
+    kinds = ["uint8", "int8", *(["float4_e2m1fn_x2"] if hasattr(torch, "float4_e2m1fn_x2") else [])]
+    for kind in kinds:
+        numbers = torch.full((4, 16), 77.0)
+        kernel_(codes.view(getattr(torch, kind)), numbers)
+        assert numbers[1, :3].tolist() == [-0.0, 1.5, -6.0]
+        back = made(numbers)
+        assert back.dtype == torch.uint8 and (back == codes).all()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
