@@ -7,7 +7,7 @@ from .front.dtypes import dtype as DType
 
 ExprLike = "Expr | int | float | bool"
 
-class CompileError(Exception):
+class CompileError(ValueError):
     """The user's error; str() is `file:line:column: error: text`, the source line and a caret."""
     text: str
     file: str
