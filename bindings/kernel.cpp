@@ -303,6 +303,7 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("host_source", &host_source)
       .def_prop_ro("machine_text", &CompiledKernel::machine_text)
       .def_prop_ro("resources", [](const CompiledKernel& k) { return resources_of(k.report.kernels); })
+      .def_prop_ro("warnings", [](const CompiledKernel& k) { return k.program.warnings; })
       .def("ptx", &ptx)
       .def("launch", &launch, "args"_a, "stream"_a)
       .def("simulate", &simulate_kernel, "args"_a, "fresh"_a, "seed"_a, "schedules"_a, "blocks"_a, "sample"_a,

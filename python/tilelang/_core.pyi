@@ -299,6 +299,7 @@ class Kernel:
     binary: bytes | None               # the cubin or ELF object; of the reference and the simulator None
     host_source: str                   # what a call checks and launches, as text
     resources: list[dict[str, Any]]    # per kernel: what the device compiler says it uses; None where it says nothing
+    warnings: list[str]                # what the compiler did at a cost that nobody would choose
     def ptx(self) -> str:
         """The CUDA text as PTX, by NVRTC; RuntimeError for other targets."""
     def launch(self, args: Sequence[Any], stream: int) -> None:

@@ -124,7 +124,7 @@ void fields(Io& io, CheckSpec& v) {
 template <class Io>
 void fields(Io& io, Program& v) {
   io(v.name, v.language, v.chip, v.described, v.text, v.flags, v.params, v.integers, v.workspaces, v.maps,
-     v.entries, v.checks, v.alignment);
+     v.entries, v.checks, v.warnings, v.alignment);
 }
 
 int64_t evaluate(const Formula& formula, std::span<const int64_t> integers) {

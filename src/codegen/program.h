@@ -141,6 +141,7 @@ struct Program {
   std::vector<TensorMapSpec> maps;
   std::vector<EntrySpec> entries;
   std::vector<CheckSpec> checks = {};
+  std::vector<std::string> warnings = {};  // for whoever compiles it
   int alignment = 16;  // every tensor argument's address must be divisible by this (a fact the text uses); 0:
                        // by the size of its element
   bool operator==(const Program&) const = default;

@@ -135,9 +135,9 @@ bool take_slot(Kernel& kernel) {
   return most > 1;
 }
 
-// Padding of the compiler's own and second slots of tiles that roles load beside loops are left out where
-// tiles do not fit into shared memory, which is known after all layouts are.  Then num_stages is a wish: the
-// largest number that fits is taken.
+// Padding of the compiler's own, tiles for sums that change hands, and second slots of tiles that roles load
+// beside loops are left out where tiles do not fit into shared memory, which is known after all layouts are.
+// Then num_stages is a wish: the largest number that fits is taken.
 Compiled run_fitting(Function f, const Target& target, const Options& options, const Dump& dump) {
   for (;;) {
     try {
@@ -148,6 +148,9 @@ Compiled run_fitting(Function f, const Target& target, const Options& options, c
       bool was_padded = k.attrs.entries.emplace("unpadded", s.needed).second && s.is_padded();
       if (was_padded && s.padding) continue;
       k.attrs.entries.erase("unpadded");
+      auto is_own = [&](auto& tile) { return tile.buffer.value >= int(f.buffers.size()); };
+      bool has_own = std::ranges::any_of(s.tiles, is_own);
+      if (has_own && k.attrs.entries.emplace("sums_stay", int64_t(1)).second) continue;
       if (s.second_slots)
         k.attrs.entries.emplace("one_slot_beside", int64_t(1));
       else if (contains(options.skip, "plan_schedule") || !take_slot(k)) {
@@ -203,6 +206,8 @@ Compiled compile(Function f, const Target& target, const Options& options, const
         c.program = timed(c.phases, "print_" + language, [&] { return printer.print(c.function, chip); });
       });
   internal_check(!c.program.text.empty(), "a printer for " + language);
+  for (const Note& n : c.function.notes)
+    if (n.warns && !contains(c.program.warnings, n.text)) c.program.warnings.push_back(n.text);
   c.program.flags.insert(c.program.flags.end(), options.flags.begin(), options.flags.end());
   if (options.fast_math) c.program.flags.push_back("--use_fast_math");
   return c;

@@ -1,5 +1,5 @@
-// gemm: C += op(A) · op(B).  This file reads and checks the operator and chooses a strategy; each strategy is
-// a file of its own.
+// gemm: C += op(A) · op(B).  This file reads and checks the operator; gemm_choice.cpp chooses a strategy, and
+// each strategy is a file of its own.
 #include "ops/gemm.h"
 
 #include <bit>
@@ -120,72 +120,11 @@ void eval_gemm(const Tile& t, const Function& f, const EvalContext& ctx) {
   ctx.write(g.c, c);
 }
 
-// ── which strategy ────────────────────────────────────────────────────────────────────────────────────
-constexpr const GemmStrategy* strategies[] = {&gemm_wgmma, &gemm_mma, &gemm_simd, &gemm_fma};  // best first
-
-// The strategy of an instruction that the target has.
-const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, const Target& target) {
-  for (auto* s : strategies)
-    if (s->runs(instruction, target)) return s;
-  std::string has;
-  auto list = [&](auto& rows) {
-    for (auto* row : rows)
-      if (row->a_type == g.a_type && row->b_type == g.b_type && row->c_type == g.c_type)
-        has += fmt::format("{}, ", row->intrinsic.name);
-  };
-  for (auto& row : target.warpgroup)
-    if (row.a_type == g.a_type && row.b_type == g.b_type && row.c_type == g.c_type)
-      has += fmt::format("{}, ", row.intrinsic.name);
-  list(target.matrix);
-  list(target.dots);
-  fail(g.tile.span, "gemm: {} has no instruction `{}`; it has {}fma", target.name, instruction, has);
-}
-
-// The strategy that attributes of the statement ask for; null where they ask for none.
-const GemmStrategy* asked_strategy(const Gemm& g, const Target& target) {
-  const GemmStrategy* found = nullptr;
-  std::string_view by;
-  auto ask = [&](std::string_view attr, const GemmStrategy* s) {
-    if (found && found != s)
-      fail(g.tile.span, "gemm: {} belongs to a gemm by {}, but {} to one by {}: leave one of them out", by,
-           found->name, attr, s->name);
-    found = s, by = attr;
-  };
-  std::string instruction = g.tile.attrs.get_string("instruction");
-  if (g.in_flight) ask("in_flight", &gemm_wgmma);
-  if (!instruction.empty()) ask("instruction", strategy_of(g, instruction, target));
-  for (auto* s : strategies)
-    for (std::string_view attr : s->record)
-      if (g.tile.attrs.find(attr)) ask(attr, s);
-  return found;
-}
-
-struct Choice {
-  const GemmStrategy* strategy;
-  std::string why_not;  // the better ones, and what kept them out
-};
-
-Choice choose(const Gemm& g, const LayoutContext& ctx) {
-  Choice c{.strategy = asked_strategy(g, ctx.target), .why_not = ""};
-  if (c.strategy) {
-    if (std::string why = c.strategy->applies(g, ctx); !why.empty()) fail(g.tile.span, "gemm: {}", why);
-    return c;
-  }
-  for (auto* s : strategies) {
-    if (s->offered && !s->offered(ctx.target)) continue;
-    std::string reason = s->applies(g, ctx);
-    if (reason.empty()) {
-      c.strategy = s;
-      return c;
-    }
-    c.why_not += (c.why_not.empty() ? "" : "; ") + std::string(s->name) + ": " + reason;
-  }
-  fail(g.tile.span, "gemm: {} cannot run this: {}", ctx.target.name, c.why_not);
-}
-
 LayoutDecisions infer_layout_gemm(const Tile& t, const LayoutContext& ctx, Strictness level) {
   Gemm g = read_gemm(t, ctx.function);
-  Choice c = choose(g, ctx);
+  GemmChoice c = choose_strategy(g, ctx);
+  g.lays_out = c.lays_out;
+  g.grid = c.grid;
   LayoutDecisions out = c.strategy->infer_layout(g, ctx, level);
   if (!c.why_not.empty() && ctx.target.has_threads()) out.record.entries["why_not"] = c.why_not;
   return out;
@@ -205,12 +144,19 @@ Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
              : multiply;
 }
 
-// Products of warpgroups take whole tiles.
+// Products of warpgroups take whole tiles. A product that others decide for has no plan yet, and of one that
+// goes through shared memory each step would.
 std::optional<Steps> steps_of_gemm(const Tile& t, const LayoutContext& ctx) {
-  Gemm g = read_gemm(t, ctx.function);
-  const GemmStrategy* asked = asked_strategy(g, ctx.target);
-  if (asked ? asked == &gemm_wgmma : gemm_wgmma.applies(g, ctx).empty()) return std::nullopt;
-  return steps_of_mma(t, ctx);
+  GemmChoice c = choose_strategy(read_gemm(t, ctx.function), ctx);
+  if (c.strategy == &gemm_wgmma || !c.lays_out) return std::nullopt;
+  std::optional<Steps> steps = steps_of_mma(t, ctx);
+  if (!steps || c.why_not.empty()) return steps;
+  steps->attrs = [attrs = steps->attrs, why_not = c.why_not](int64_t step) {
+    Attrs out = attrs(step);
+    out.entries.insert_or_assign("why_not", why_not);
+    return out;
+  };
+  return steps;
 }
 
 }  // namespace

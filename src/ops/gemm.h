@@ -19,6 +19,9 @@ struct Gemm {
   // Why wgmma may not compute C transposed, where that is lower than an instruction; "": it may.
   std::string_view keeps_rows = "its product is waited for at once";
   DType a_type = {}, b_type = {}, c_type = {};
+  // What choose_strategy says of C: whether this product lays it out, and in which grid of warpgroups.
+  bool lays_out = true;
+  std::optional<std::array<int64_t, 2>> grid = {};
 };
 Gemm read_gemm(const Tile& t, const Function& f);
 
@@ -39,6 +42,25 @@ struct GemmStrategy {
   bool clears_if = false;  // `lower` minds `clear_if` itself, wherever the product goes
 };
 extern const GemmStrategy gemm_wgmma, gemm_mma, gemm_fma, gemm_simd;
+
+// ── gemm_choice.cpp ───────────────────────────────────────────────────────────────────────────────────
+struct GemmChoice {
+  const GemmStrategy* strategy = nullptr;
+  std::string why_not = {};                         // the better ones, and what kept them out
+  std::string with_others = {};                     // why it is not by wgmma, though that could run it alone
+  bool lies = true;                                 // does C lie as it wants, at this product?
+  bool lays_out = true;                             // … because it is of those that say so
+  std::optional<std::array<int64_t, 2>> grid = {};  // of warpgroups, that the products of C have in common
+};
+GemmChoice choose_strategy(const Gemm& g, const LayoutContext& ctx);
+// "", or why it is not by wgmma, alone or for the products that add to the same accumulator.
+std::string why_not_by_warpgroups(const Gemm& g, const LayoutContext& ctx);
+// The strategy of an instruction that the target has.
+const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, const Target& target);
+// Dense operations a clock, of tensor cores on operands of that type; 0: not known.
+int64_t tensor_rate(const Target& target, DType type);
+// Does a loop run it more than once?
+bool is_repeated(const Gemm& g, const Kernel& kernel);
 
 // The steps of k of a gemm by matrix instructions whose operands are multiplied as they are.
 std::optional<Steps> steps_of_mma(const Tile& t, const LayoutContext& ctx);

@@ -130,7 +130,8 @@ LayoutDecisions infer_layout_fma(const Gemm& g, const LayoutContext& ctx, Strict
                                              {"vector", t.vector}}}};
   if (level != Strictness::strict) return out;
   Fragment wanted = fma_accumulator(g, t);
-  if (lies_as(g.c, ctx.function, ctx.known, wanted)) out.fragments.emplace(g.c.buffer, std::move(wanted));
+  if (g.lays_out && lies_as(g.c, ctx.function, ctx.known, wanted))
+    out.fragments.emplace(g.c.buffer, std::move(wanted));
   for (auto* r : {&g.a, &g.b}) {
     const BufferInfo& info = ctx.function[r->buffer];
     size_t rank = info.shape.size();

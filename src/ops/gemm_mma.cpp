@@ -59,7 +59,7 @@ LayoutDecisions infer_layout_mma(const Gemm& g, const LayoutContext& ctx, Strict
     if (is_fragment(g.b, ctx.function) && g.b.buffer != g.a.buffer) want(g.b, mma_b(g, p));
   }
   if (level != Strictness::strict) return out;
-  want(g.c, mma_accumulator(g, p));
+  if (g.lays_out) want(g.c, mma_accumulator(g, p));
   for (auto* r : {&g.a, &g.b}) {
     const BufferInfo& info = ctx.function[r->buffer];
     if (info.scope != Scope::shared) continue;

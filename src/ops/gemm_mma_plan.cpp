@@ -176,6 +176,11 @@ MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx) {
   return *best;
 }
 
+bool may_sum_as(const Gemm& g, const LayoutContext& ctx, const Fragment& fragment) {
+  return std::ranges::any_of(plans_of(g, ctx),
+                             [&](auto& x) { return same_fragment(mma_accumulator(g, x.second), fragment); });
+}
+
 Attrs record_of(const MmaPlan& p) {
   Attrs out{.entries = {{"instruction", std::string(p.row->intrinsic.name)},
                         {"warps_m", p.rows},

@@ -27,6 +27,8 @@ Fragment mma_accumulator(const Gemm& g, const MmaPlan& p);
 std::string why_no_mma(const Gemm& g, const Target& target, int64_t threads);
 // The best plan within the given attributes; CompileError where these are impossible.
 MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx);
+// Is there a plan whose sums lie so?
+bool may_sum_as(const Gemm& g, const LayoutContext& ctx, const Fragment& fragment);
 Attrs record_of(const MmaPlan& p);
 // The plan recorded on the statement; CompileError where there is none, or an impossible one.
 MmaPlan recorded_plan(const Gemm& g, const Target& target, int64_t threads);

@@ -201,8 +201,16 @@ Stmt store_via_scratch(const Gemm& g, LowerContext& ctx, BufferId registers, con
     if (!g.clear) value = binary(BinaryOp::add, load(g.c_type, g.c.buffer, {reg}, span), value, span);
     return if_then(in.inside, store(g.c.buffer, {reg}, value, span), {}, span);
   });
-  ctx.note("gemm", fmt::format("{} goes through {} bytes of shared memory: {}", name, bytes_of(tile), why),
-           span, true);
+  std::string how = fmt::format("{} goes through {} bytes of shared memory", name, bytes_of(tile));
+  if (is_repeated(g, ctx.kernel))
+    ctx.note.warn(
+        "gemm",
+        fmt::format("{} at each product: {}; let the products that add to it be of one kind, or give this "
+                    "one a fragment of its own",
+                    how, why),
+        span);
+  else
+    ctx.note("gemm", how + ": " + std::string(why), span, true);
   return block({put, take}, span);
 }
 

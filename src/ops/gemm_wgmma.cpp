@@ -29,10 +29,17 @@ bool offers_wgmma(const Target& target) { return !target.warpgroup.empty(); }
 
 std::string applies_wgmma(const Gemm& g, const LayoutContext& ctx) { return choose_wgmma(g, ctx).why_not; }
 
+// The best plan; of several, that in the grid which the products of C have in common.
+const WgmmaPlan& preferred(const Gemm& given, const WgmmaChoice& choice) {
+  auto in_grid = [&](const WgmmaPlan& p) { return given.grid && p.grid() == *given.grid; };
+  auto it = std::ranges::find_if(choice.plans, in_grid);
+  return it == choice.plans.end() ? choice.plans[0] : *it;
+}
+
 LayoutDecisions infer_layout_wgmma(const Gemm& given, const LayoutContext& ctx, Strictness level) {
   WgmmaChoice choice = choose_wgmma(given, ctx);
   const Gemm& g = choice.g;
-  const WgmmaPlan& p = *choice.plan;
+  const WgmmaPlan& p = preferred(given, choice);
   LayoutDecisions out{.record = record_of(p)};
   const Function& f = ctx.function;
   if (p.row->a_in_registers) {  // mostly computed from another product's sums, whose layout agrees
@@ -44,7 +51,7 @@ LayoutDecisions infer_layout_wgmma(const Gemm& given, const LayoutContext& ctx, 
   }
   if (level != Strictness::strict) return out;
   Fragment sums = wgmma_sums(g, p);
-  if (lies_as(g.c, f, ctx.known, sums)) out.fragments.emplace(g.c.buffer, std::move(sums));
+  if (given.lays_out && lies_as(g.c, f, ctx.known, sums)) out.fragments.emplace(g.c.buffer, std::move(sums));
   for (auto& t : operands_in_tiles(g, p))
     out.required[t.region.buffer] = layouts_of(t.region.buffer, g, p, ctx);
   return out;
@@ -166,7 +173,7 @@ struct WgmmaLowering {
 };
 
 std::string describe_wgmma(const Gemm& given, const LowerContext& ctx) {
-  WgmmaPlan p = *recorded_wgmma(given, ctx.target, ctx.team.count).plan;
+  WgmmaPlan p = recorded_wgmma(given, ctx).plan;
   return fmt::format("{}{} by {} warpgroup{} in a {}×{} grid, {}×{} tiles of 64×{}×{} each; {}",
                      p.row->intrinsic.name, p.transposed ? ", C transposed," : "", p.rows * p.cols,
                      p.rows * p.cols == 1 ? "" : "s", p.rows, p.cols, p.m_tiles, p.n_tiles, p.n, p.row->k,
@@ -174,9 +181,9 @@ std::string describe_wgmma(const Gemm& given, const LowerContext& ctx) {
 }
 
 Stmt lower_wgmma(const Gemm& given, LowerContext& ctx) {
-  WgmmaChoice choice = recorded_wgmma(given, ctx.target, ctx.team.count);
-  const Gemm& g = choice.g;
-  const WgmmaPlan& p = *choice.plan;
+  RecordedWgmma recorded = recorded_wgmma(given, ctx);
+  const Gemm& g = recorded.g;
+  const WgmmaPlan& p = recorded.plan;
   std::vector<Stmt> stmts;
   Fragment sums = wgmma_sums(g, p);
   const Function& f = ctx.function;

@@ -14,7 +14,28 @@ namespace tl {
 namespace {
 
 constexpr int64_t warpgroup = WarpgroupInstr::threads, group_rows = WarpgroupInstr::m;
-constexpr int64_t most_registers = 208;  // of C and A, of the 255 that a thread can have
+
+// ── registers ─────────────────────────────────────────────────────────────────────────────────────────────
+// What a thread may use of its registers for C and A, and one instruction for its part of C: the device
+// compiler refuses a wider one, and lets no product run beside another where all do not fit.  Where
+// warpgroups hand registers to each other, an instruction still has to do with those of the launch.
+struct Registers {
+  int64_t all, instruction;
+  int64_t launch, threads;  // what each of the block's threads has, and how many there are
+};
+Registers registers_for(const Gemm& g, const Kernel& k, const Target& target) {
+  constexpr int64_t most = 255, spare = 28, most_of_product = 208;  // 28: measured, by NVRTC 13.0 and 13.5
+  int64_t threads = thread_count(k), blocks = std::max<int64_t>(1, k.attrs.get_int("min_blocks_per_sm"));
+  int64_t launch = std::min(most, target.multiprocessors.launch_registers(threads, blocks));
+  bool moves = g.in_flight || contains(k.body, [](const Call& c) {
+                 auto* row = async_row_of(*c.intrinsic);
+                 return row && row->does == AsyncInstr::AsyncKind::more_registers;
+               });
+  return {.all = moves ? most_of_product : std::min(most_of_product, launch - spare),
+          .instruction = launch - spare,
+          .launch = launch,
+          .threads = threads};
+}
 
 // ── C transposed ──────────────────────────────────────────────────────────────────────────────────────────
 bool is_low(const Gemm& g) { return g.m % group_rows != 0 && g.m % 8 == 0 && g.n % group_rows == 0; }
@@ -74,45 +95,41 @@ const WarpgroupInstr* row_for(const Gemm& g, const Target& target, bool a_in_reg
   return nullptr;
 }
 
-// The fewest instructions for so many columns; 0 if none takes a part of them.
-int64_t tiles_of(const WarpgroupInstr& row, int64_t n) {
+// The fewest instructions for so many columns, each of at most `most`; 0 if none takes a part of them.
+int64_t tiles_of(const WarpgroupInstr& row, int64_t n, int64_t most) {
   for (int64_t tiles = 1; tiles <= n / 8; tiles++)
-    if (n % tiles == 0 && row.takes(n / tiles)) return tiles;
+    if (n % tiles == 0 && n / tiles <= most && row.takes(n / tiles)) return tiles;
   return 0;
 }
 
-// The record counts warpgroups along the rows and columns of C.
-int64_t along_m(const WgmmaPlan& p) { return p.transposed ? p.cols : p.rows; }
-int64_t along_n(const WgmmaPlan& p) { return p.transposed ? p.rows : p.cols; }
 bool is_recorded(const Gemm& g, const WgmmaPlan& p) {
-  return may_be(g, "warpgroups_m", along_m(p)) && may_be(g, "warpgroups_n", along_n(p));
+  return may_be(g, "warpgroups_m", p.grid()[0]) && may_be(g, "warpgroups_n", p.grid()[1]);
 }
 
 // All grids of all warpgroups that the statement's attributes leave, the best first: as few bytes as possible
 // are read from shared memory.
 std::vector<WgmmaPlan> plans_of(const Gemm& g, const WarpgroupInstr& row, int64_t threads,
-                                bool is_transposed) {
-  std::vector<std::pair<std::array<int64_t, 3>, WgmmaPlan>> found;
+                                const Registers& registers, bool is_transposed) {
+  std::vector<WgmmaPlan> plans;
   int64_t groups = threads / warpgroup;
   for (int64_t rows = 1; rows <= groups; rows++) {
     WgmmaPlan p{.row = &row, .transposed = is_transposed, .rows = rows, .cols = groups / rows};
     if (groups % rows || !is_recorded(g, p)) continue;
     if (g.m % (group_rows * p.rows) || g.n % p.cols) continue;
     p.m_tiles = g.m / (group_rows * p.rows);
-    p.n_tiles = tiles_of(row, g.n / p.cols);
+    p.n_tiles = tiles_of(row, g.n / p.cols, registers.instruction * 2 * 32 / g.c_type.bits);
     if (p.n_tiles == 0) continue;
     p.n = g.n / p.cols / p.n_tiles;
     int64_t sums = p.m_tiles * p.n_tiles * p.sums() * g.c_type.bits / 32;
     int64_t factors = row.a_in_registers ? p.m_tiles * p.steps(g) * p.factors() * g.a_type.bits / 32 : 0;
-    if (sums + factors > most_registers) continue;
+    if (sums + factors > registers.all) continue;
     bool by_rows = g.policy == "full_row" || (g.policy == "square" && row.a_in_registers);
     int64_t policy = by_rows ? -p.rows : g.policy == "full_col" ? -p.cols : 0;
     int64_t reads = p.m_tiles * p.n_tiles * ((row.a_in_registers ? 0 : group_rows) + p.n);
-    found.push_back({{policy, reads, -p.rows}, p});
+    p.cost = {policy, reads, -p.rows};
+    plans.push_back(p);
   }
-  std::ranges::sort(found, {}, [](auto& x) { return x.first; });
-  std::vector<WgmmaPlan> plans;
-  for (auto& [cost, p] : found) plans.push_back(p);
+  std::ranges::sort(plans, {}, &WgmmaPlan::cost);
   return plans;
 }
 
@@ -273,41 +290,42 @@ WgmmaChoice choose_wgmma(const Gemm& given, const LayoutContext& ctx) {
   const WarpgroupInstr* row = row_for(c.g, ctx.target, is_fragment(c.g.a, ctx.function));
   c.why_not = why_no_warpgroups(c.g, row, ctx);
   if (!c.why_not.empty()) return c;
-  for (auto& p : plans_of(c.g, *row, ctx.team.count, is_transposed)) {
+  Registers registers = registers_for(given, ctx.kernel, ctx.target);
+  for (auto& p : plans_of(c.g, *row, ctx.team.count, registers, is_transposed)) {
     std::string not_this = why_no_plan(c.g, p, ctx);
-    if (not_this.empty()) {
-      c.plan = p;
-      c.why_not = "";
-      return c;
-    }
-    if (c.why_not.empty()) c.why_not = not_this;
+    if (not_this.empty())
+      c.plans.push_back(p);
+    else if (c.why_not.empty())
+      c.why_not = not_this;
   }
-  if (!c.why_not.empty()) return c;
+  if (!c.plans.empty()) c.why_not = "";
+  if (!c.plans.empty() || !c.why_not.empty()) return c;
   c.why_not = fmt::format(
       "{}×{} is not divided by {} warpgroup{} into tiles of 64 rows and a legal number of columns within {} "
       "registers a thread",
-      given.m, given.n, ctx.team.count / warpgroup, ctx.team.count == warpgroup ? "" : "s", most_registers);
+      given.m, given.n, ctx.team.count / warpgroup, ctx.team.count == warpgroup ? "" : "s", registers.all);
+  if (registers.launch < 255)
+    c.why_not += fmt::format(" ({} threads of a block have {} each)", registers.threads, registers.launch);
   if (!not_transposed.empty()) c.why_not += ", and not computed transposed, as " + not_transposed;
   return c;
 }
 
 Attrs record_of(const WgmmaPlan& p) {
   return {.entries = {{"instruction", std::string(p.row->intrinsic.name)},
-                      {"warpgroups_m", along_m(p)},
-                      {"warpgroups_n", along_n(p)}}};
+                      {"warpgroups_m", p.grid()[0]},
+                      {"warpgroups_n", p.grid()[1]}}};
 }
 
-WgmmaChoice recorded_wgmma(const Gemm& given, const Target& target, int64_t threads) {
+RecordedWgmma recorded_wgmma(const Gemm& given, const LowerContext& ctx) {
   int64_t rows = recorded(given, "warpgroups_m"), cols = recorded(given, "warpgroups_n");
   std::string named = given.tile.attrs.get_string("instruction");
   bool is_transposed = is_low(given);
-  WgmmaChoice c{.g = is_transposed ? transposed(given) : given};
-  for (auto& row : target.warpgroup) {
+  Gemm g = is_transposed ? transposed(given) : given;
+  Registers registers = registers_for(given, ctx.kernel, ctx.target);
+  for (auto& row : ctx.target.warpgroup) {
     if (row.intrinsic.name != named) continue;
-    std::vector<WgmmaPlan> plans = plans_of(c.g, row, threads, is_transposed);
-    if (plans.empty()) continue;
-    c.plan = plans[0];
-    return c;
+    std::vector<WgmmaPlan> plans = plans_of(g, row, ctx.team.count, registers, is_transposed);
+    if (!plans.empty()) return {std::move(g), plans[0]};
   }
   fail(given.tile.span, "gemm: {} does not divide {}×{}×{} among a grid of {} by {} warpgroups", named,
        given.m, given.n, given.k, rows, cols);

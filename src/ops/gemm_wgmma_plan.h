@@ -15,6 +15,10 @@ struct WgmmaPlan {
   bool transposed = false;                  // m and n, A and B are those of C transposed
   int64_t rows = 1, cols = 1;               // of the grid: warpgroups along m and n
   int64_t m_tiles = 1, n_tiles = 1, n = 8;  // of one warpgroup; columns of an instruction
+  std::array<int64_t, 3> cost = {};  // the policy, what is read of shared memory, the shape of the grid
+
+  // Warpgroups along the rows and the columns of C, which the record counts.
+  std::array<int64_t, 2> grid() const { return transposed ? std::array{cols, rows} : std::array{rows, cols}; }
 
   int64_t steps(const Gemm& g) const { return g.k / row->k; }
   int64_t sums() const { return n / 2; }          // registers of a tile of C
@@ -24,13 +28,17 @@ struct WgmmaPlan {
 // What is multiplied, C or C transposed, and how.
 struct WgmmaChoice {
   Gemm g;
-  std::optional<WgmmaPlan> plan = {};
-  std::string why_not = {};  // "" where there is a plan
+  std::vector<WgmmaPlan> plans = {};  // that are possible, the best first
+  std::string why_not = {};           // "" where there is one
 };
 WgmmaChoice choose_wgmma(const Gemm& g, const LayoutContext& ctx);
 Attrs record_of(const WgmmaPlan& p);
-// The one recorded on the statement; CompileError where there is none, or an impossible one.
-WgmmaChoice recorded_wgmma(const Gemm& g, const Target& target, int64_t threads);
+// What is recorded on the statement; CompileError where that is nothing, or impossible.
+struct RecordedWgmma {
+  Gemm g;
+  WgmmaPlan plan;
+};
+RecordedWgmma recorded_wgmma(const Gemm& g, const LowerContext& ctx);
 
 // The fragments in which the instruction has C and A.
 Fragment wgmma_sums(const Gemm& g, const WgmmaPlan& p);

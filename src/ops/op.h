@@ -67,11 +67,25 @@ struct LayoutContext {
   Team team;  // whose threads run the statement
   const LayoutDecisions& known;
 };
-// Where an operator reports to the user: how it runs, and (a refusal) what it could not do.
+// Where an operator reports to the user: how it runs, and (a refusal) what it could not do; a warning is of
+// what nobody would choose who knew what it costs.
 struct Notes {
-  std::function<void(std::string subject, std::string text, Span span, bool refusal)> add;
+  std::function<void(Note)> add;
   void operator()(std::string subject, std::string text, Span span, bool refusal = false) const {
-    add(std::move(subject), std::move(text), span, refusal);
+    add({.pass = "",
+         .subject = std::move(subject),
+         .text = std::move(text),
+         .span = span,
+         .refusal = refusal});
+  }
+  void warn(std::string subject, std::string text, Span span) const {
+    add({.pass = "",
+         .subject = std::move(subject),
+         .text = std::move(text),
+         .span = span,
+         .refusal = true,
+         .asked = true,
+         .warns = true});
   }
 };
 struct LowerContext {

@@ -148,6 +148,7 @@ Function infer_layouts(Function f, const Target& target) {
       f.notes.insert(f.notes.end(), inference.notes.begin(), inference.notes.end());
       write_back(f, known, inference);
       k.body = annotated(k.body, items);
+      k.attrs.entries.erase("sums_stay");  // gemm has chosen
       break;
     }
   }

@@ -43,23 +43,23 @@ struct Lowerer {
       if (auto* map = std::get_if<IndexMap>(v)) layouts.loop = fragment_from_map(*map);
     layouts.lanes = attrs.get_int("loop_lanes");
     scratch.clear();
-    LowerContext ctx{
-        .function = f,
-        .kernel = kernel,
-        .target = target,
-        .team = team,
-        .thread = team.first ? kernel.thread - team.first : kernel.thread,
-        .layouts = layouts,
-        .scratch = [&](BufferInfo info) { return scratch.emplace_back(f.add(std::move(info))); },
-        .align =
-            [&](BufferId buffer, int64_t bytes) {
-              int64_t& alignment = f[f.storage(buffer)].alignment;
-              alignment = std::max(alignment, bytes);
-            },
-        .map = [&](TensorMap map) { return name_of_map(std::move(map)); },
-        .note = {[&](std::string subject, std::string text, Span at, bool refusal) {
-          f.notes.push_back({"lower_tile_ops", std::move(subject), std::move(text), at, refusal});
-        }}};
+    LowerContext ctx{.function = f,
+                     .kernel = kernel,
+                     .target = target,
+                     .team = team,
+                     .thread = team.first ? kernel.thread - team.first : kernel.thread,
+                     .layouts = layouts,
+                     .scratch = [&](BufferInfo info) { return scratch.emplace_back(f.add(std::move(info))); },
+                     .align =
+                         [&](BufferId buffer, int64_t bytes) {
+                           int64_t& alignment = f[f.storage(buffer)].alignment;
+                           alignment = std::max(alignment, bytes);
+                         },
+                     .map = [&](TensorMap map) { return name_of_map(std::move(map)); },
+                     .note = {[&](Note note) {
+                       note.pass = "lower_tile_ops";
+                       f.notes.push_back(std::move(note));
+                     }}};
     Stmt s = lower(ctx);
     std::vector<Stmt> stmts;
     for (BufferId b : scratch) stmts.push_back(alloc(b, span));

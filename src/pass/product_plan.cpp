@@ -180,6 +180,9 @@ struct ProductPlanner {
 bool may_lie_otherwise(const Function& f, const Kernel& k, const Target& target, const Tile& gemm,
                        BufferId fragment) {
   if (f[fragment].layout) return true;
+  LayoutDecisions none;
+  bool is_sums = fragment == region_of(gemm, 2).buffer;
+  if (is_sums && !choose_strategy(read_gemm(gemm, f), {f, k, target, whole_block(k), none}).lies) return true;
   bool otherwise = false;
   std::string policy = gemm.attrs.get_string("policy", "square");
   auto touches = [&](const Stmt& s) {
@@ -192,7 +195,7 @@ bool may_lie_otherwise(const Function& f, const Kernel& k, const Target& target,
       k.body,
       [&](const Tile& t) {
         Stmt s(&t);
-        bool is_other = &t != &gemm && t.op->name == "gemm";
+        bool is_other = !is_sums && &t != &gemm && t.op->name == "gemm";
         if (!(is_other || t.attrs.find("loop_layout")) || !touches(s)) return;
         otherwise |= !is_other || t.attrs.get_string("policy", "square") != policy ||
                      !why_no_wgmma(f, k, target, s).empty();
@@ -201,6 +204,17 @@ bool may_lie_otherwise(const Function& f, const Kernel& k, const Target& target,
   return otherwise;
 }
 
+namespace {
+
+bool is_added_to_elsewhere(const Function& f, const Kernel& k, const Tile& gemm) {
+  BufferId sums = f.storage(region_of(gemm, 2).buffer);
+  return contains(k.body, [&](const Tile& t) {
+    return &t != &gemm && t.op->name == "gemm" && f.storage(region_of(t, 2).buffer) == sums;
+  });
+}
+
+}  // namespace
+
 // C is computed transposed only where the product runs beside others: of one that is waited for at once,
 // mma.sync takes as little as 0.6 of the time (bench/results/2026-11-28-thin.md).
 std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& target, const Stmt& gemm,
@@ -208,10 +222,11 @@ std::string why_no_wgmma(const Function& f, const Kernel& k, const Target& targe
   LayoutDecisions none;
   const Tile& t = *gemm.as<Tile>();
   Gemm g = read_gemm(t, f);
-  bool otherwise = divided && may_lie_otherwise(f, k, target, t, g.c.buffer);
+  bool otherwise =
+      divided && (may_lie_otherwise(f, k, target, t, g.c.buffer) || is_added_to_elsewhere(f, k, t));
   if (divided && !g.in_flight)
     g.keeps_rows = otherwise ? "another product, or the program, says how its sums lie" : "";
-  return gemm_wgmma.applies(g, {f, k, target, whole_block(k), none});
+  return why_not_by_warpgroups(g, {f, k, target, whole_block(k), none});
 }
 
 std::string plan_products(const Function& f, const Kernel& k, const Target& target, RoleLoop& loop) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/product.h"
+#include "ops/gemm.h"
 #include "ops/mapping.h"
 #include "ops/regions.h"
 #include "pass/loading_warps.h"
@@ -221,11 +222,8 @@ int64_t clocks_of_products(const Function& f, const Target& target, const Stmt& 
     if (t.op->name != "gemm") return;
     std::vector<int64_t> sums = region_shape(region_of(t, 2)), left = region_shape(region_of(t, 0));
     DType type = f[region_of(t, 0).buffer].dtype;
-    int rate = type.bits == 16   ? target.rates.f16
-               : type.bits == 32 ? target.rates.tf32
-               : type.is_int()   ? target.rates.int8
-                                 : target.rates.fp8;
-    if (rate > 0) clocks += 2.0 * double(sums.back() * product(left)) / rate;
+    int64_t rate = tensor_rate(target, type);
+    if (rate > 0) clocks += 2.0 * double(sums.back() * product(left)) / double(rate);
   });
   return int64_t(clocks);
 }

@@ -22,8 +22,7 @@ struct Multiprocessors {
   int64_t launch_registers(int64_t block_threads, int64_t shared_by = 1) const;
 };
 
-// Rates of the board that the chip's file names first, by its data sheet: for estimates in tools; no pass
-// uses them.
+// Rates of the board that the chip's file names first, by its data sheet: for estimates.
 struct Rates {
   double clock = 0;         // Hz, boosted
   double memory = 0;        // bytes a second

@@ -65,3 +65,9 @@ def warn_of_machine_code(kernels: Sequence[Any], name: str, target: str, place: 
             )
         for text in said:
             warnings.warn_explicit(f"{name}: {text}", TilelangWarning, *place)
+
+
+def warn_of_costs(texts: Sequence[str], name: str, place: tuple[str, int]) -> None:
+    """Say what the compiler did for want of something better, at a cost that nobody would choose."""
+    for text in texts:
+        warnings.warn_explicit(f"{name}: {text}", TilelangWarning, *place)

@@ -369,7 +369,8 @@ def compile(
     compiler.  debug_root_path: a folder for the text of every level.  deterministic=True: an error that names
     the operator, where a result depends on the order in which threads and blocks come to atomic accesses.
     strict=True: an error where the program asks for a pipeline that it does not get: num_stages slots that do
-    not fit, a T.Pipelined loop that runs in order, a copy in one that cannot run ahead.
+    not fit, a T.Pipelined loop that runs in order, a copy in one that cannot run ahead; and where the sums of
+    a T.gemm go through shared memory at each product of a loop.
     execution_backend and target_host are accepted and change nothing."""
     if not isinstance(func, PrimFunc):
         what = func.__name__ if callable(func) and hasattr(func, "__name__") else kind_of(func)
@@ -402,6 +403,7 @@ def compile(
     kernel = _kernel(func, compiled, out_idx)
     kernel._options = options
     registers.warn_of_machine_code(compiled.resources, func.name, compiled.target, func.span)
+    registers.warn_of_costs(compiled.warnings, func.name, func.span)
     if func.breakpoints:
         from ..tools import breakpoints
 
