@@ -9,8 +9,9 @@ import pytest
 import tilelang
 from helpers import load_text
 
+CHIPS = ["sm_75", "sm_80", "sm_90a", "sm_89", "sm_90a", "sm_120", "sm_86", "sm_90"]
 LIMITS = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_90a": 227, "sm_120": 99}
-PROGRAMS = 28
+PROGRAMS = 32
 TYPES = {"float32": 4, "float16": 2}
 
 
@@ -18,24 +19,25 @@ def tiles_near(rng, limit):
     """Shapes of one type whose bytes are nearly the limit; some have rows that padding would lengthen."""
     dtype = rng.choice(list(TYPES))
     columns = rng.choice([16, 32, 48, 64, 96, 128, 160])
-    rows = int(limit * 1024 * rng.uniform(0.9, 0.995)) // (columns * TYPES[dtype])
-    return dtype, (rows // 8 * 8, columns)
+    rows = int(limit * 1024 * rng.uniform(0.96, 0.998)) // (columns * TYPES[dtype])
+    return dtype, (rows // 16 * 16, columns)
 
 
-def steps_of(rng, number, shape, dtype):
+def steps_of(rng, number, shape, dtype, product):
     """What happens while this tile lives: filled, changed, read."""
     rows, columns = shape
     name = f"P{number}"
-    fill = rng.choice([f"T.copy(X{number}, {name})"] * 3 + ["loop"])
-    out = [
-        fill
-        if fill != "loop"
-        else f"for i, j in T.Parallel({rows}, {columns}): {name}[i, j] = X{number}[i, j]"
-    ]
-    change = rng.choice(["", "", "double", "turned"])
+    if product:  # whose sums lie among the threads as no row of the tile does
+        return "product", [
+            "T.copy(L, a)", "T.copy(R, b)", "T.gemm(a, b, c, clear_accum=True)", f"T.copy(c, {name})",
+            f"T.copy({name}, Y{number})",
+        ]  # fmt: skip
+    loop = f"for i, j in T.Parallel({rows}, {columns}): {name}[i, j]"
+    out = [rng.choice([f"T.copy(X{number}, {name})"] * 3 + [f"{loop} = X{number}[i, j]"])]
+    change = rng.choice(["", "", "", "double", "turned"])
     if change == "double":
-        out.append(f"for i, j in T.Parallel({rows}, {columns}): {name}[i, j] = {name}[i, j] * 2")
-    if change == "turned":  # along columns, which padding makes faster
+        out.append(f"{loop} = {name}[i, j] * 2")
+    if change == "turned":
         out.append(f"for i, j in T.Parallel({columns}, {rows}): Y{number}[j, i] = {name}[{rows - 1} - j, i]")
     else:
         out.append(f"T.copy({name}, Y{number})")
@@ -45,9 +47,17 @@ def steps_of(rng, number, shape, dtype):
 def program(rng, limit, at_once=False):
     dtype, shape = tiles_near(rng, limit / 2 if at_once else limit)
     count = 3 if at_once else rng.choice([2, 2, 3])
+    rows, columns = shape
     parameters, allocations, lines, changes = [], [], [], []
+    products = dtype == "float32" and not at_once and limit < 200  # else more sums than registers hold
+    if products:
+        parameters = [f"L: T.Tensor(({rows}, 16), 'float16')", f"R: T.Tensor((16, {columns}), 'float16')"]
+        allocations = [f"a = T.alloc_shared(({rows}, 16), 'float16')",
+                       f"b = T.alloc_shared((16, {columns}), 'float16')",
+                       f"c = T.alloc_fragment(({rows}, {columns}), 'float32')"]  # fmt: skip
     for number in range(count):
-        change, steps = steps_of(rng, number, shape, dtype)
+        first = products and "product" not in changes  # a second one would keep its factors' tiles alive
+        change, steps = steps_of(rng, number, shape, dtype, first and rng.random() < 0.6)
         changes.append(change)
         parameters += [f"{x}{number}: T.Tensor({shape}, '{dtype}')" for x in "XY"]
         allocations.append(f"P{number} = T.alloc_shared({shape}, '{dtype}')")
@@ -65,7 +75,7 @@ import tilelang.language as T
 
 @T.prim_func
 def main({", ".join(parameters)}):
-    with T.Kernel(1, threads={rng.choice([128, 256])}):
+    with T.Kernel(1, threads={256 if products else rng.choice([128, 256])}):
         {text}
 """,
     )
@@ -74,17 +84,21 @@ def main({", ".join(parameters)}):
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_tiles_that_live_one_after_another(tmp_path, seed):
     rng = random.Random(seed)
-    chip = list(LIMITS)[seed % len(LIMITS)]
+    chip = CHIPS[seed % len(CHIPS)]
     changes, dtype, shape, text = program(rng, LIMITS[chip])
     kernel = tilelang.compile(load_text(tmp_path, text).main, target=f"sim:{chip}")
     numbers = np.random.default_rng(seed)
     given = [numbers.integers(-99, 100, shape).astype(dtype) for _ in changes]
     out = [np.full(shape, np.nan, dtype) for _ in changes]
+    factors = [numbers.integers(-3, 4, s).astype(np.float16) for s in ((shape[0], 16), (16, shape[1]))]
+    arrays = [a for pair in zip(given, out, strict=True) for a in pair]
     for order in (0, 1, 6):
-        arrays = [a for pair in zip(given, out, strict=True) for a in pair]
-        assert not kernel.simulate(*arrays, seed=order).findings
+        report = kernel.simulate(*(factors if "T.alloc_fragment" in text else []), *arrays, seed=order)
+        assert not report.findings, report
+        product = factors[0].astype(float) @ factors[1].astype(float)
         for change, x, y in zip(changes, given, out, strict=True):
-            assert np.array_equal(y, {"double": x * 2, "turned": x[::-1]}.get(change, x)), (chip, change)
+            wanted = {"double": x * 2, "turned": x[::-1], "product": product}.get(change, x)
+            assert np.array_equal(y, wanted), (chip, change)
 
 
 @pytest.mark.parametrize("seed", range(len(LIMITS)))
