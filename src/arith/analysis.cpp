@@ -68,6 +68,14 @@ Info of_binary(const Binary& n, const Info& a, const Info& b) {
   return g.info;
 }
 
+// What the facts say of a product, beyond the ranges of its factors.
+Info within_product(const Expr& e, Info info, const Facts& facts) {
+  if (e.as<Binary>()->op != BinaryOp::mul || info.data) return info;
+  if (auto most = most_of_product(e, facts); most && *most <= type_range(e->dtype).max)
+    info.range = {std::max<int64_t>(info.range.min, 0), std::min(info.range.max, *most)};
+  return info;
+}
+
 Info of_unary(const Unary& n, const Info& a) {
   Gather g{{.hash = 64 + uint64_t(n.op)}};
   g.take(a);
@@ -195,13 +203,7 @@ Info Analysis::of(const Expr& e) {
              [&](const StringImm& n) { return Info{.hash = std::hash<std::string>()(n.value)}; },
              [&](const Var& n) { return of_var(n, facts); },
              [&](const Unary& n) { return of_unary(n, of(n.a)); },
-             [&](const Binary& n) {
-               Info info = of_binary(n, of(n.a), of(n.b));
-               if (n.op == BinaryOp::mul && !info.data)
-                 if (auto most = most_of_product(e, facts); most && *most <= type_range(n.dtype).max)
-                   info.range = {std::max<int64_t>(info.range.min, 0), std::min(info.range.max, *most)};
-               return info;
-             },
+             [&](const Binary& n) { return within_product(e, of_binary(n, of(n.a), of(n.b)), facts); },
              [&](const Cast& n) { return of_cast(n, of(n.a)); },
              [&](const Select& n) {
                Gather g{{.hash = 98}};

@@ -136,4 +136,9 @@ std::optional<int64_t> most_of_product(const Expr& e, const Facts& facts) {
   return most <= INT64_MAX ? std::optional(int64_t(most)) : std::nullopt;
 }
 
+bool is_small_product(const Expr& e, const Facts& facts) {
+  auto most = most_of_product(e, facts);
+  return most && *most <= type_range(e->dtype).max;
+}
+
 }  // namespace tl

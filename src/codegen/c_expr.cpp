@@ -1,5 +1,6 @@
 // Scalar expressions in C++.  Where C differs: its arithmetic is undefined where ours wraps, its division
 // rounds to zero where ours rounds down, and its small integers are promoted to int.
+#include <bit>
 #include <cmath>
 
 #include "arith/products.h"
@@ -8,17 +9,9 @@
 namespace tl::c {
 namespace {
 
-std::string_view int_name(DType t) {
-  switch (t.bits) {
-    case 8:
-      return t.is_signed() ? "i8" : "u8";
-    case 16:
-      return t.is_signed() ? "i16" : "u16";
-    case 32:
-      return t.is_signed() ? "int" : "u32";
-    default:
-      return t.is_signed() ? "i64" : "u64";
-  }
+std::string_view int_name(DType t) {  // of 8 to 64 bits
+  static constexpr std::string_view names[2][4] = {{"u8", "u16", "u32", "u64"}, {"i8", "i16", "int", "i64"}};
+  return names[t.is_signed()][std::bit_width(unsigned(t.bits)) - 4];
 }
 
 Rank rank_of(BinaryOp op) {
@@ -383,11 +376,7 @@ Text Printer::print_division(const Binary& n) {
 // range.
 Text Printer::print_wrapping(const Binary& n) {
   DType t = n.dtype;
-  bool stays = fits(n.op, range_of(n.a), range_of(n.b), t);
-  if (!stays && n.op == BinaryOp::mul) {
-    auto most = most_of_product(Expr(&n), facts);
-    stays = most && *most <= type_range(t).max;
-  }
+  bool stays = fits(n.op, range_of(n.a), range_of(n.b), t) || is_small_product(Expr(&n), facts);
   if (stays) return print_infix(n, symbol(n.op), rank_of(n.op));
   if (t == u32) return print_infix(n, symbol(n.op), rank_of(n.op));
   std::string s = unsigned_text(Expr(&n), loosest);
