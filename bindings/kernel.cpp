@@ -122,6 +122,7 @@ Settings settings_of(const nb::dict& options) {
       {"fast_math", into(s.options.fast_math)},
       {"flags", into(s.options.flags)},
       {"hear_generic", [&](nb::handle value) { s.hear_generic = listener_of(nb::borrow(value)); }},
+      {"line_directives", into(s.options.line_directives)},
       {"own_barriers", into(s.options.own_barriers)},
       {"skip", into(s.options.skip)},
       {"stop_after", into(s.options.stop_after)},

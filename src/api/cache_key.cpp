@@ -10,9 +10,8 @@ namespace tl {
 namespace {
 
 // On the CPU a division by 0 is reported at its line, which is in the binary but not in the function's text:
-// a kernel that moved within its file, or to another one, is another kernel.
-std::string lines_of_divisions(const Function& f) {
-  bool divides = false;
+// a kernel that moved within its file, or to another one, is another kernel.  `divides`: it is in any case.
+std::string lines_of_divisions(const Function& f, bool divides) {
   std::string lines;
   Span last;
   auto look = [&](const Node& n) {
@@ -41,7 +40,8 @@ std::string CompiledKernel::key_of(const Function& f, const Target& chip, std::s
                                  fingerprint(settings.options),
                                  toolchain_id(std::string(target.chip->language->name)),
                                  user_rows_text(chip, types)};
-  if (target.chip->language->tells_lines) parts.push_back(lines_of_divisions(f));
+  bool lines = settings.options.line_directives;
+  if (target.chip->language->tells_lines || lines) parts.push_back(lines_of_divisions(f, lines));
   if (!edited.empty()) parts.emplace_back(edited);
   std::string text;
   for (auto& part : parts) text += fmt::format("{}\n{}\n", part.size(), part);

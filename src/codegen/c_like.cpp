@@ -107,9 +107,19 @@ std::string Printer::name_index(const Expr& v, bool fits_int) {
   return fmt::format("{} {}", is_int ? "int" : type(v->dtype), name);
 }
 
+// `#line 12 "file.py"`, where another line begins.
+void Printer::say_line(const Stmt& s) {
+  if (!line_directives || !s->span.file || s.as<Block>() || s.as<Group>()) return;
+  std::pair<std::string, int> at{*s->span.file, int(s->span.line)};
+  if (at == said_line) return;
+  out += fmt::format("#line {} {}\n", at.second, c_string(at.first));
+  said_line = std::move(at);
+}
+
 void Printer::stmt(const Stmt& s) {
   hoisted_here.clear();
   known.reset();
+  say_line(s);
   dispatch(s, overloads{
                   [&](const Store& n) { print_store(n); },
                   [&](const Let& n) { print_let(n); },
@@ -325,6 +335,8 @@ struct KernelText {
 
   std::string print() const {
     p.out.clear();
+    p.line_directives = k.attrs.get_int("line_directives") != 0;
+    p.said_line = {};
     p.names = {};
     p.names.taken.insert(p.outside.begin(), p.outside.end());
     p.facts = facts_of(p.f, k);

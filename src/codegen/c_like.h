@@ -107,6 +107,8 @@ struct Printer {
   bool calls_nothing = false;          // the kernel has products that each call would part
 
   // of the kernel being printed
+  bool line_directives = false;                // it is said which line of the user's a statement is from
+  std::pair<std::string, int> said_line = {};  // the latest
   std::string out = {};
   int depth = 1;
   Names names = {};
@@ -202,6 +204,7 @@ struct Printer {
   void line(std::string_view text);
   void body(const Stmt& s);  // indented, a scope of its own
   void stmt(const Stmt& s);
+  void say_line(const Stmt& s);
   void print_store(const Store& n);
   void print_let(const Let& n);
   void print_for(const For& n);

@@ -181,9 +181,9 @@ std::vector<std::string_view> pass_names() {
 
 std::string fingerprint(const Options& o) {
   std::string text = fmt::format(
-      "stop {}\nfast_math {}\ndeterministic {}\nstrict {}\nown_barriers {}\n"
+      "stop {}\nfast_math {}\ndeterministic {}\nstrict {}\nown_barriers {}\nlines {}\n"
       "timeline {}\n",
-      o.stop_after, o.fast_math, o.deterministic, o.strict, o.own_barriers, o.timeline);
+      o.stop_after, o.fast_math, o.deterministic, o.strict, o.own_barriers, o.line_directives, o.timeline);
   for (auto& s : o.skip) text += fmt::format("skip {} {}\n", s.size(), s);
   for (auto& f : o.flags) text += fmt::format("flag {} {}\n", f.size(), f);
   return text;
@@ -191,6 +191,8 @@ std::string fingerprint(const Options& o) {
 
 Compiled compile(Function f, const Target& target, const Options& options, const Dump& dump) {
   check_names(options);
+  if (options.line_directives)
+    for (Kernel& k : f.kernels) k.attrs.entries["line_directives"] = int64_t(1);
   if (options.own_barriers)
     for (Kernel& k : f.kernels) k.attrs.entries["own_barriers"] = int64_t(f.buffers.size());
   verify(f, Level::tile, "the front end");

@@ -14,10 +14,11 @@ struct Options {
   std::string stop_after;          // the last pass to run; empty: all
   std::vector<std::string> flags;  // for the device compiler
   bool fast_math = false;
-  bool deterministic = false;  // refuse what depends on the order of atomic accesses
-  bool strict = false;         // refuse what is asked for and would be done less well: see Note::asked
-  bool own_barriers = false;   // those between accesses of its own buffers are left to the program
-  bool timeline = false;       // roles write down when they wait: pass/role_stamps.h
+  bool deterministic = false;    // refuse what depends on the order of atomic accesses
+  bool strict = false;           // refuse what is asked for and would be done less well: see Note::asked
+  bool own_barriers = false;     // those between accesses of its own buffers are left to the program
+  bool line_directives = false;  // the text says which line of the user's each statement is from
+  bool timeline = false;         // roles write down when they wait: pass/role_stamps.h
 };
 std::string fingerprint(const Options& options);
 

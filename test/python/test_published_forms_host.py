@@ -1,6 +1,8 @@
 """Forms of the published language around a kernel: targets, launches without extents, symbols without a name,
 JIT objects, inputs that tools make, the kinds of errors; and what is said of a slip of the pen."""
 
+import sys
+
 import numpy as np
 import pytest
 import tilelang
@@ -145,6 +147,27 @@ def test_what_is_no_tensor(given, kind):
     )
 
 
+# ── the text ──────────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("target", ["cuda -arch=sm_80", "cuda -arch=sm_90a"])
+def test_lines_of_the_kernel_in_its_text(target):
+    first = sys._getframe().f_lineno
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((64,), "float32")
+            T.copy(A, tile)
+            for i in T.Parallel(64):
+                B[i] = tile[63 - i]
+
+    configs = {tilelang.PassConfigKey.TL_EMIT_LINE_DIRECTIVES: True}
+    source = tilelang.compile(main, target=target, pass_configs=configs).get_kernel_source()
+    said = [line for line in source.splitlines() if line.startswith("#line")]
+    assert {f'#line {first + n} "{__file__}"' for n in (6, 8)} <= set(said)
+    assert said == [line for i, line in enumerate(said) if i == 0 or line != said[i - 1]]
+    assert "#line" not in tilelang.compile(main, target=target).get_kernel_source()
+
+
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────────
 def test_errors_are_those_that_scripts_catch():
     assert issubclass(tilelang.CompileError, ValueError)
@@ -240,8 +263,6 @@ def test_inputs_of_narrow_floats(dtype):
 
 
 def test_inputs_of_a_gpu_bring_pytorch(monkeypatch):
-    import sys
-
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
     with pytest.raises(RuntimeError, match="install PyTorch, or pass input_tensors"):

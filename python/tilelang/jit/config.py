@@ -45,6 +45,7 @@ _OPTIONS = {  # key -> the options of _core.compile that a value means; pass_pro
     "tl.disable_thread_storage_sync": lambda value: {"own_barriers": bool(value)},
     "tl.disable_warp_specialized": lambda value: {"skip": ["assign_roles"] if value else []},
     "tl.disable_tma_lower": lambda value: {"skip": ["assign_roles", "move_boxes"] if value else []},
+    "tl.emit_line_directives": lambda value: {"line_directives": bool(value)},
     "tl.disable_early_launch": lambda value: {"skip": ["launch_early"] if value else []},
     "tl.ptxas_register_usage_level": lambda value: {"flags": _register_usage(value)},
     "tl.enable_ptxas_verbose_output": lambda value: {"flags": ["--ptxas-options=-v"] if value else []},
