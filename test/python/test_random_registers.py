@@ -110,5 +110,5 @@ def test_threads_that_hold_as_much_as_they_can(seed):
                 raise
         for row in rows:
             assert row["registers"] <= 255
-            if row["spill_stores"]:
+            if max(row["spill_stores"], row["spill_loads"]) > 32:  # fewer bytes are not worth a word
                 assert any("spills" in str(w.message) for w in caught), (chip, row)
