@@ -24,7 +24,7 @@ std::string scope_name(const BufferInfo& info) {
 
 nb::tuple shape_tuple(const Buffer& b) {
   std::vector<nb::object> extents;
-  for (auto& e : b.info().shape) extents.push_back(extent_object(e));
+  for (auto& e : b.shape()) extents.push_back(extent_object(e));
   return tuple_of(extents);
 }
 

@@ -371,6 +371,7 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
   attrs.entries.erase("reducer");
   for (auto& extent : shape) {
     Expr e = to_index(extent, "an extent of " + name, here());
+    if (!as_int(e) && place == Scope::shared && is_of_arguments(e)) e = room_for(name, info.shape.size(), e);
     auto n = as_int(e);
     if (!n && place != Scope::global)
       fail(here(), "{}: the shape of a {} buffer must be constant, but it has {}", name, scope,
@@ -378,7 +379,10 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
     if (n && *n < 1) fail(here(), "{}: an extent is {}; it must be positive", name, *n);
     info.shape.push_back(e);
   }
+  bool varies = std::ranges::any_of(shape, [&](auto& n) { return !as_int(to_index(n, name, here())); });
   BufferId id = draft->function.add(std::move(info));
+  if (varies && place == Scope::shared)
+    for (auto& n : shape) draft->extents[id].push_back(to_index(n, name, here()));
   if (place == Scope::global)
     draft->function.workspaces.push_back(id);
   else
@@ -464,6 +468,7 @@ Function Builder::finish() {
   finished = true;
   for (Note& n : take_infinite_constants()) f.notes.push_back(std::move(n));
   f = order_loops_of_operators(std::move(f));
+  guard_conditions(f);
   check_bounds_of_tiles(f);
   if (auto finding = check(f, Level::tile)) throw CompileError(finding->span, finding->text);
   check_tiles(f);

@@ -17,12 +17,19 @@ struct Draft {
   Function function;
   Span here;    // where what is being built was written
   VarMap lets;  // the values of names, where they read no memory
+  std::map<BufferId, std::vector<Expr>> extents =
+      {};  // of tiles whose shape is the most that a call may bring
 };
 
 struct Buffer {
   std::shared_ptr<Draft> draft;
   BufferId id;
   const BufferInfo& info() const { return draft->function[id]; }
+  // As the program sees it.
+  const std::vector<Expr>& shape() const {
+    auto it = draft->extents.find(id);
+    return it == draft->extents.end() ? info().shape : it->second;
+  }
 };
 
 // A part of a buffer.  `extent` null in a range: a base element, whose extents the other operand gives.
@@ -92,7 +99,8 @@ class Builder {
   // The dtype of a tile that was allocated before it was known; so far only tile operators have used it.
   void set_dtype(const Buffer& tile, DType type);
   Expr load(const Buffer& buffer, const std::vector<Value>& index);
-  // The index of a dimension of `extent` elements: one that is certainly below 0 counts from its end.
+  // Of an index of a dimension of `extent` elements that is certainly below 0: what it is counted from the
+  // end.
   Expr from_end(const std::string& name, const Value& index, const Value& extent) const;
   void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
   // Binds a value to a name.  Constants, variables, and whatever stands outside of a kernel stay as they are.
@@ -226,6 +234,9 @@ class Builder {
   std::vector<Expr> index_of(const Buffer& buffer, const std::vector<Value>& index,
                              std::string_view verb) const;
   Facts facts_here() const;
+  bool is_of_arguments(const Expr& e) const;
+  Expr room_for(const std::string& name, size_t dimension, const Expr& extent);
+  bool emit_as_loops(const TileOp& op, std::vector<Operand> operands, const Attrs& attrs);
   bool is_below_zero(const Expr& index) const;
   Operand tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, std::optional<DType> element);
   // Values become `element`, or keep their types.

@@ -95,7 +95,7 @@ std::vector<Expr> Builder::index_of(const Buffer& buffer, const std::vector<Valu
          info.shape.size() == 1 ? "" : "s", index.size(), index.size() == 1 ? "index was" : "indices were");
   std::vector<Expr> exprs;
   for (size_t d = 0; d < index.size(); d++) {
-    Expr e = to_index(from_end(info.name, index[d], info.shape[d]), "an index of " + info.name, here());
+    Expr e = to_index(from_end(info.name, index[d], buffer.shape()[d]), "an index of " + info.name, here());
     auto n = as_int(e), extent = as_int(info.shape[d]);
     if (n && extent && *n >= *extent)
       fail(here(), "the index {} of dimension {} is outside of {}", *n, d, describe(buffer));

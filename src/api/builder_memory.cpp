@@ -146,11 +146,6 @@ Expr Builder::atomic(const std::string& op, const Buffer& buffer, const std::vec
   refuse_barrier(buffer, op + " at");
   std::vector<Expr> at = index_of(buffer, index, op + " at");
   const BufferInfo& info = buffer.info();
-  if (info.scope != Scope::global && info.scope != Scope::shared)
-    fail(here(),
-         "{}: {} is private to one thread or distributed over the registers of several, so other threads "
-         "cannot access it; atomics are for tensors and shared tiles",
-         op, describe(buffer));
   check_atomic_type(op, row->atomic, info.dtype, here());
   check_order(op, row->atomic, order, here());
   std::vector<Expr> args{

@@ -162,7 +162,9 @@ Operand Builder::tile_operand(const OpInfo& op, size_t i, const TileOperand& ope
   }
   Region region{.buffer = buffer.id, .ranges = part ? part->ranges : std::vector<Range>{}};
   for (size_t d = 0; d < region.ranges.size(); d++)
-    region.ranges[d].min = from_end(buffer.info().name, region.ranges[d].min, buffer.info().shape[d]);
+    region.ranges[d].min = from_end(buffer.info().name, region.ranges[d].min, buffer.shape()[d]);
+  if (!part && draft->extents.contains(buffer.id))
+    for (auto& extent : buffer.shape()) region.ranges.push_back({.min = imm(0), .extent = extent});
   return region;
 }
 
@@ -279,6 +281,7 @@ void Builder::tile(std::string_view name, const std::vector<TileOperand>& operan
     if (auto* r = std::get_if<BufferRegion>(&operands[i])) element = r->buffer.info().dtype;
   }
   std::vector<Operand> made = tile_operands(op->info, operands, element);
+  if (emit_as_loops(*op, made, attrs)) return;
   emit(make_tile(draft->function, *op, std::move(made), std::move(attrs), here()));
 }
 
@@ -315,13 +318,13 @@ void Builder::end_tile() {
 }
 
 // Over parameters alone?
-static bool is_of_arguments(const Expr& cond, const Function& f, const std::vector<Expr>& dynamics) {
+bool Builder::is_of_arguments(const Expr& e) const {
   auto is_other = [&](const Var& n) {
     auto is = [&](const Expr& v) { return v.get() == &n; };
     return std::ranges::none_of(dynamics, is) &&
-           std::ranges::none_of(f.params, [&](auto& p) { return p.var && is(p.var); });
+           std::ranges::none_of(draft->function.params, [&](auto& p) { return p.var && is(p.var); });
   };
-  return !contains(cond, is_other, [](const Load&) { return true; }, [](const Call&) { return true; });
+  return !contains(e, is_other, [](const Load&) { return true; }, [](const Call&) { return true; });
 }
 
 void Builder::assume(const Value& cond) {
@@ -331,7 +334,7 @@ void Builder::assume(const Value& cond) {
     return;
   }
   bool always = frames.empty() || (frames.size() == 1 && frames[0].kind == Frame::Kind::kernel);
-  if (always && is_of_arguments(e, draft->function, dynamics)) {
+  if (always && is_of_arguments(e)) {
     if (!e->span) {
       auto* n = e.as<Binary>();
       if (n) e = binary(n->op, n->a, n->b, here());
@@ -350,7 +353,7 @@ void Builder::require(const Value& cond, const std::string& message) {
     return;
   }
   if (!frames.empty()) fail(here(), "a check of the call stands outside of T.Kernel");
-  if (!is_of_arguments(e, draft->function, dynamics))
+  if (!is_of_arguments(e))
     fail(here(),
          "assert outside of T.Kernel is checked before the launch, so it may use parameters and extents "
          "only; inside of T.Kernel each thread checks it");

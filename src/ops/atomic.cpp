@@ -25,12 +25,16 @@ void check_atomic(const Tile& t, const Function& f) {
          "{}: the values are {} but the destination is {}; their shapes must be equal (dimensions of extent "
          "1 apart)",
          t.op->said(), describe(f, values(t)), describe(f, updated(t)));
-  const BufferInfo& info = f[updated(t).buffer];
-  if (info.scope != Scope::global && info.scope != Scope::shared)
+  check_atomic_type(t.op->said(), intrinsic_of(t).atomic, f[updated(t).buffer].dtype, t.span);
+}
+
+void check_threads_atomic(const Tile& t, const Function& f, const Target& target) {
+  Scope scope = f[updated(t).buffer].scope;
+  if (scope != Scope::global && scope != Scope::shared)
     fail(t.span,
-         "{}: {} is in registers, which other threads cannot access; atomics update tensors and shared tiles",
-         t.op->said(), describe(f, updated(t)));
-  check_atomic_type(t.op->said(), intrinsic_of(t).atomic, info.dtype, t.span);
+         "{}: {} is in registers, which other threads cannot access; on {} atomics update tensors and shared "
+         "tiles",
+         t.op->said(), describe(f, updated(t)), target.name);
 }
 
 void eval_atomic(const Tile& t, const Function&, const EvalContext& ctx) {
@@ -61,6 +65,7 @@ TileOp atomic_row(std::string_view name, std::string_view doc) {
                    .published = name.substr(0, name.rfind('_'))},
           .complete = complete_atomic,
           .check = check_atomic,
+          .check_threads = check_threads_atomic,
           .eval = eval_atomic,
           .nest = nest_atomic,
           .in_place = true};

@@ -73,7 +73,7 @@ void check_gemm(const Tile& t, const Function& f) {
   if (c[0] != m || c[1] != n)
     fail(t.span, "gemm: op(A) · op(B) is [{}, {}] but C is {}", m, n, describe(f, C));
   for (auto* r : {&A, &B})
-    if (r->buffer == C.buffer)
+    if (f.storage(r->buffer) == f.storage(C.buffer))
       fail(t.span,
            "gemm: {} is both an operand and C: its elements would change while others are still to be "
            "multiplied; copy it to another buffer first",
@@ -81,12 +81,24 @@ void check_gemm(const Tile& t, const Function& f) {
   for (auto* r : {&A, &B})
     if (f[r->buffer].scope == Scope::global)
       fail(t.span, "gemm: {} is a global tensor: copy the tile to a shared buffer first", describe(f, *r));
-  if (f[C.buffer].scope != Scope::fragment)
-    fail(t.span, "gemm: C is {}, in {} memory; it must be a fragment (T.alloc_fragment)", describe(f, C),
-         f[C.buffer].scope == Scope::global ? "global" : "shared");
+  if (f[C.buffer].scope == Scope::global)
+    fail(t.span, "gemm: C is {}, in global memory; it must be a fragment (T.alloc_fragment)", describe(f, C));
   Gemm g = read_gemm(t, f);
   check_types(g, f, t.span);
   if (g.clear_if) check_condition(g.clear_if, t.span);
+}
+
+void check_threads_gemm(const Tile& t, const Function& f, const Target& target) {
+  const Region& C = region_of(t, 2);
+  if (f[C.buffer].scope != Scope::fragment)
+    fail(t.span, "gemm: C is {}, {}; on {} it must be a fragment (T.alloc_fragment)", describe(f, C),
+         f[C.buffer].scope == Scope::shared ? "in shared memory" : "an array of each thread", target.name);
+  for (size_t i : {0, 1})
+    if (const Region& r = region_of(t, i); f[r.buffer].scope == Scope::local)
+      fail(t.span,
+           "gemm: {} is {}, an array of each thread; on {} it must be a shared tile or a fragment, which the "
+           "threads have in common",
+           i ? "B" : "A", describe(f, r), target.name);
 }
 
 // What wgmma makes of a float: its last 13 bits are not looked at.
@@ -240,6 +252,7 @@ const TileOp gemm_op = {
                         {"micro_n", OpInfo::Attr::Type::integer},
                         {"why_not", OpInfo::Attr::Type::choice}}},
     .check = check_gemm,
+    .check_threads = check_threads_gemm,
     .eval = eval_gemm,
     .infer_layout = infer_layout_gemm,
     .lower = lower_gemm,

@@ -98,6 +98,8 @@ Attrs micro_record_of(const Gemm& g, const Target& target) {
 
 LayoutDecisions infer_layout(const Gemm& g, const LayoutContext& ctx, Strictness level) {
   LayoutDecisions out{.record = micro_record_of(g, ctx.target)};
+  if (level == Strictness::strict && ctx.function[g.c.buffer].scope == Scope::shared)
+    out.required[g.c.buffer] = {row_major(shape_of(ctx.function, g.c.buffer))};
   bool shared = ctx.function[g.b.buffer].scope == Scope::shared;
   Dot dot = dot_of(g, ctx.target);
   bool as_is = !g.trans_b && !dot.row && g.b_type == compute_type(g, dot);

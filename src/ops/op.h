@@ -119,6 +119,8 @@ struct TileOp {
   void (*complete)(std::vector<Operand>& operands, const Function& f, Span span) = nullptr;
   // Shapes, types, scopes: CompileError at the user's line.
   void (*check)(const Tile& t, const Function& f);
+  // What it asks of targets whose blocks have many threads: which memory these share.  May be null.
+  void (*check_threads)(const Tile& t, const Function& f, const Target& target) = nullptr;
   // What it means.  Null only for an operator of the user's: then its body says.
   void (*eval)(const Tile& t, const Function& f, const EvalContext& ctx);
   // Sugar for a parallel loop nest: then this says which, and the two below are null.

@@ -14,20 +14,69 @@
 namespace tl {
 namespace {
 
-// The smallest extent of a tile's dimension that the variable alone indexes; 0 if there is none.
-int64_t tile_extent(const Function& f, const Stmt& body, const Expr& v) {
-  int64_t least = 0;
-  auto look = [&](BufferId b, const std::vector<Expr>& index) {
-    if (f[b].scope == Scope::global) return;
+// Over which extent of a tile's dimension a loop runs, because no iteration beyond it could do anything: each
+// comes to an access that has the variable alone as index there, or stores to nothing else.
+struct TileExtent {
+  const Function& f;
+  const Expr& v;
+  int64_t reached = 0,
+          stored = 0;  // the smallest of those that every iteration comes to; the largest stored to
+  bool stores_elsewhere = false;
+
+  int64_t extent_at(BufferId b, const std::vector<Expr>& index) const {
+    int64_t least = 0;
+    if (f[b].scope == Scope::global) return 0;
     for (size_t d = 0; d < index.size(); d++)
-      if (index[d].same(v))
-        if (auto e = as_int(f[b].shape[d])) least = least ? std::min(least, *e) : *e;
-  };
-  visit(
-      body, [&](const Load& n) { look(n.buffer, n.index); },
-      [&](const Store& n) { look(n.buffer, n.index); });
-  return least;
-}
+      if (auto e = as_int(f[b].shape[d]); e && index[d].same(v)) least = least ? std::min(least, *e) : *e;
+    return least;
+  }
+  void reach(BufferId b, const std::vector<Expr>& index) {
+    if (int64_t e = extent_at(b, index)) reached = reached ? std::min(reached, e) : e;
+  }
+
+  // Accesses of an expression that are computed in any case.
+  void value(const Expr& e) {
+    if (!e) return;
+    if (auto* s = e.as<Select>()) return value(s->cond);
+    auto* b = e.as<Binary>();
+    if (b && (b->op == BinaryOp::logical_and || b->op == BinaryOp::logical_or)) return value(b->a);
+    if (auto* l = e.as<Load>()) reach(l->buffer, l->index);
+    visit_below(e, [&](const Expr& part) { value(part); });
+  }
+  void statement(const Stmt& s, bool is_all) {
+    if (auto* i = s.as<If>()) {
+      value(i->cond);
+      if (is_all && !i->else_body) statement(i->then_body, true);
+    } else if (auto* st = s.as<Store>()) {
+      value(st->value);
+      for (auto& i : st->index) value(i);
+      reach(st->buffer, st->index);
+    } else if (auto* l = s.as<Let>()) {
+      value(l->value);
+    } else if (auto* e = s.as<Eval>()) {
+      value(e->value);
+    } else if (auto* loop = s.as<For>()) {
+      statement(loop->body, is_all);
+    } else if (auto* block = s.as<Block>()) {
+      auto acts = std::ranges::count_if(block->stmts, [](auto& x) { return !x.template as<Let>(); });
+      for (auto& x : block->stmts) statement(x, is_all && acts == 1);
+    }
+  }
+
+  int64_t of(const Stmt& body) {
+    statement(body, true);
+    visit(
+        body,
+        [&](const Store& n) {
+          int64_t e = extent_at(n.buffer, n.index);
+          stored = std::max(stored, e);
+          stores_elsewhere |= e == 0;
+        },
+        [&](const Call& n) { stores_elsewhere |= n.intrinsic->effect != Intrinsic::Effect::pure; });
+    int64_t all = stores_elsewhere ? 0 : stored;
+    return reached && all ? std::min(reached, all) : std::max(reached, all);
+  }
+};
 
 struct Dimension {
   Expr var, extent;
@@ -56,7 +105,7 @@ Stmt with_constant_extents(const Function& f, const For& loop, int64_t threads) 
              "the extent of {} depends on {}, which runs in the same parallel nest; guard the body with a "
              "condition instead",
              d.var.as<Var>()->hint, other.var.as<Var>()->hint);
-    if (int64_t whole = tile_extent(f, body, d.var)) {
+    if (int64_t whole = TileExtent{f, d.var}.of(body)) {
       guard = both(guard, lt(d.var, limit));
       d.extent = imm(whole, d.var->dtype);
       points *= whole;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "ops/mapping.h"
 
 namespace tl {
 namespace {
@@ -92,9 +93,9 @@ std::string shape_text(DType type, const std::vector<int64_t>& shape) {
 
 void check_reduced(const Tile& t, const Function& f, const Region& r) {
   const BufferInfo& info = f[r.buffer];
-  if (info.scope != Scope::fragment && info.scope != Scope::shared)
-    fail(t.span, "{}: {} is in {} memory; copy it to a fragment or a shared buffer first", t.op->said(),
-         describe(f, r), info.scope == Scope::global ? "global" : "a thread's own");
+  if (info.scope == Scope::global || !info.reducer.empty())
+    fail(t.span, "{}: {} is {}; copy it to a fragment or a shared buffer first", t.op->said(), describe(f, r),
+         info.scope == Scope::global ? "in global memory" : "a reducer");
   bool part = false;
   for (size_t d = 0; d < r.ranges.size(); d++) {
     auto extent = r.ranges[d].extent ? as_int(r.ranges[d].extent) : std::nullopt;
@@ -354,6 +355,11 @@ Rows rows_of(const Reduce& r, const Fragment& src) {
   return rows;
 }
 
+// Each thread has all of its own array, as it has of a fragment of which every thread holds a copy.
+bool is_for_each_thread(const Reduce& r, const Function& f) {
+  return f[r.src.buffer].scope == Scope::local || f[r.dst.buffer].scope == Scope::local;
+}
+
 // A loop over all of src, from which a mapping is planned as for any other.
 ParallelNest nest_over(const Reduce& r, const Function& f) {
   ParallelNest nest = nest_over(r.tile, r.shape);
@@ -370,6 +376,7 @@ LayoutDecisions infer_layout_reduce(const Tile& t, const LayoutContext& ctx, Str
   LayoutDecisions out;
   std::optional<Fragment> from = ctx.known.loop;
   bool fragment = ctx.function[r.src.buffer].scope == Scope::fragment;
+  if (!fragment && is_for_each_thread(r, ctx.function)) from = replicated(r.shape, ctx.team.count);
   if (auto it = ctx.known.fragments.find(r.src.buffer); fragment && it != ctx.known.fragments.end())
     from = it->second;
   if (!from && level == Strictness::free) {
@@ -379,7 +386,7 @@ LayoutDecisions infer_layout_reduce(const Tile& t, const LayoutContext& ctx, Str
   if (!from) return {};
   if (ctx.function[r.dst.buffer].scope == Scope::fragment && !ctx.known.fragments.contains(r.dst.buffer))
     out.fragments.emplace(r.dst.buffer, rows_of(r, *from).fragment);
-  if (fragment) out.loop.reset();  // its fragment says it
+  if (fragment || is_for_each_thread(r, ctx.function)) out.loop.reset();  // its operands say it
   return out;
 }
 

@@ -50,6 +50,8 @@ struct Rows {
   std::vector<ThreadDigit> across;  // threads to combine
 };
 Rows rows_of(const Reduce& r, const Fragment& src);
+// Does each thread reduce for itself, because src or dst is its own array?
+bool is_for_each_thread(const Reduce& r, const Function& f);
 ParallelNest nest_over(const Reduce& r, const Function& f);  // loads all of src
 
 Stmt reduce_by_threads(const Reduce& r, LowerContext& ctx);  // reduce_threads.cpp

@@ -10,6 +10,7 @@
 #include "arith/prove.h"
 #include "base/error.h"
 #include "base/round.h"
+#include "ops/mapping.h"
 #include "ops/reduce.h"
 
 namespace tl {
@@ -69,6 +70,7 @@ struct Threads {
 
   FragmentLoops visit_registers(const Fragment& f);
   Stmt loops_of(const FragmentLoops& loops, Stmt body, bool serial_rows = false) const;
+  Expr result_at(const FragmentLoops& loops) const;
   std::optional<BufferId> load_source(const Fragment& mapping);
   void fold_registers(const Fragment& from, std::optional<BufferId> registers);
   void plan_threads();
@@ -104,9 +106,15 @@ Expr register_of(const FragmentLoops& loops) {
   return index;
 }
 
+// Where this thread keeps the result of these indices.
+Expr Threads::result_at(const FragmentLoops& loops) const {
+  return ctx.function[r.dst.buffer].scope == Scope::local ? place(r.dst, loops.indices) : register_of(loops);
+}
+
 // Brings a shared source into registers, by vectors, where they are few; else it is folded where it lies.
 std::optional<BufferId> Threads::load_source(const Fragment& mapping) {
   if (ctx.function[r.src.buffer].scope == Scope::fragment) return r.src.buffer;
+  if (ctx.function[r.src.buffer].scope == Scope::local) return std::nullopt;
   if (mapping.registers > staged_registers) return std::nullopt;
   BufferInfo info{.name = "part_of_" + ctx.function[r.src.buffer].name,
                   .dtype = ctx.function[r.src.buffer].dtype,
@@ -142,7 +150,8 @@ void Threads::fold_registers(const Fragment& from, std::optional<BufferId> regis
   for (size_t a = 0; a < loops.axes.size(); a++) to = to + loops.axes[a].var * rows.strides[a];
   Expr x = registers ? at(*registers, register_of(loops)) : at(r.src.buffer, place(r.src, loops.indices));
   Stmt s = put(part, to, combine(r, at(part, to), contribution(r, x)));
-  out.push_back(loops_of(loops, if_then(loops.guard, s, {}, r.at()), !registers));
+  bool from_shared = !registers && ctx.function[r.src.buffer].scope == Scope::shared;
+  out.push_back(loops_of(loops, if_then(loops.guard, s, {}, r.at()), from_shared));
 }
 
 // Whole bits of the thread number below the warp's go to shuffles, if every thread has its partner; the rest,
@@ -213,7 +222,7 @@ void Threads::write_registers(const Fragment& wanted) {
   inputs.push_back(imm(0));
   Expr from = equal(wanted, rows.fragment) ? register_of(loops)
                                            : simplify(map_index(rows.fragment.layout, inputs)[1], facts);
-  Expr to = register_of(loops);
+  Expr to = result_at(loops);
   Stmt s = put(r.dst.buffer, to, result(r, at(r.dst.buffer, to), at(part, from)));
   out.push_back(loops_of(loops, if_then(loops.guard, s, {}, r.at())));
 }
@@ -243,7 +252,7 @@ void Threads::redistribute(const Fragment& wanted) {
   Expr to = slot(have, guard);
   Stmt give =
       if_then(both(guard, have.first_replica), put(strip, to, at(part, register_of(have))), {}, r.at());
-  Expr from = slot(want, guard), mine = register_of(want);
+  Expr from = slot(want, guard), mine = result_at(want);
   Stmt take =
       if_then(guard, put(r.dst.buffer, mine, result(r, at(r.dst.buffer, mine), at(strip, from))), {}, r.at());
   Stmt s = block({loops_of(have, give), loops_of(want, take)}, r.at());
@@ -283,15 +292,19 @@ Stmt Threads::run() {
   const BufferInfo dst = ctx.function[r.dst.buffer];  // scratch buffers move the table
   bool to_shared = dst.scope == Scope::shared,
        from_fragment = ctx.function[r.src.buffer].scope == Scope::fragment;
-  Fragment from = from_fragment ? ctx.layouts.fragments.at(r.src.buffer) : *ctx.layouts.loop;
+  Fragment from = from_fragment                         ? ctx.layouts.fragments.at(r.src.buffer)
+                  : is_for_each_thread(r, ctx.function) ? replicated(r.shape, ctx.team.count)
+                                                        : *ctx.layouts.loop;
   rows = rows_of(r, from);
   plan_threads();
   std::optional<Fragment> wanted;
-  if (!to_shared) wanted = ctx.layouts.fragments.at(r.dst.buffer);
+  if (dst.scope == Scope::fragment) wanted = ctx.layouts.fragments.at(r.dst.buffer);
+  if (dst.scope == Scope::local) wanted = replicated(rows.fragment.shape(), ctx.team.count);
   bool same = wanted && equal(*wanted, rows.fragment),
        held = same || (wanted && covers(rows.fragment, *wanted));
   plan_strip(wanted && !held ? product(wanted->shape()) : 0);
-  bool direct = same && r.clear && dst.dtype == r.acc && r.src.buffer != r.dst.buffer;
+  bool direct =
+      same && dst.scope == Scope::fragment && r.clear && dst.dtype == r.acc && r.src.buffer != r.dst.buffer;
   part = direct ? r.dst.buffer : buffer("part", Scope::local, rows.fragment.registers);
   std::optional<BufferId> registers = load_source(from);
   fold_registers(from, registers);

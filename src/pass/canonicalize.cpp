@@ -15,6 +15,7 @@
 #include "ops/reducer.h"
 #include "pass/bulk_updates.h"
 #include "pass/check_convergence.h"
+#include "pass/check_reach.h"
 #include "pass/check_registers.h"
 #include "pass/check_slices.h"
 #include "pass/earlier_rows.h"
@@ -214,6 +215,7 @@ Function canonicalize(Function f, const Target& target) {
       k.threads = {1};
     }
     check_limits(k, target);
+    if (target.has_threads()) check_reach(f, k, target);
     k.body = with_warp_width(k.body, target);
     if (target.keeps_indices) k.body = with_plain_products(k.body);
     if (!k.thread) k.thread = var("tx");

@@ -29,6 +29,7 @@ bool is_own(const Stmt& s, const Function& f, const Varying& varying) {
     for (size_t i = 0; i < t->operands.size(); i++) {
       auto* r = std::get_if<Region>(&t->operands[i]);
       if (!r) continue;
+      if (f[r->buffer].scope == Scope::fragment && !row_of(*t).nest) return false;  // its parts are exchanged
       touches |= array(r->buffer);
       for (auto& range : r->ranges) names_thread |= varying.differs(range.min);
       if (t->op->operands[i].access == Access::read) continue;

@@ -5,6 +5,7 @@
 #include "pass/store_parts.h"
 
 #include "arith/simplify.h"
+#include "ir/rewrite.h"
 #include "ops/regions.h"
 #include "ops/tma_boxes.h"
 #include "target/effects.h"

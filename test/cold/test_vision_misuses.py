@@ -51,11 +51,6 @@ MISTAKES = {
         "becomes 18",
         "extent is 18",
     ),
-    "a guard joined by &": (
-        "for i in T.Parallel(32):\n    Y[0, i] = T.if_then_else((i > 0) & (s[i - 1] > 2), 1.0, 0.0)  # here",
-        "becomes -1",
-        "guard",
-    ),
     "a comparison binds less than &": (
         "for i in T.Parallel(32):\n    Y[0, i] = T.if_then_else(s[i] > 1 & s[i] < 3, 1.0, 0.0)  # here",
         "`&` takes integer or bool operands, not float32",

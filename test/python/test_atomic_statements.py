@@ -12,7 +12,6 @@ SIGNATURE = "A: T.Tensor((64, 8), 'float32'), I: T.Tensor((64,), 'int8'), n: T.i
 
 
 @pytest.mark.parametrize("body, words", [
-    ("x = T.alloc_fragment((8,), 'float32')\nT.atomic_add(x[0], 1.0)", "other threads cannot access it"),
     ("x = T.alloc_var('float32')\nT.atomic_add(x, 1.0)", "x is a variable"),
     ("T.atomic_add(I[0], 1)", "int32"),
     ("T.atomic_or(A[0, 0], 1)", "takes an integer element"),

@@ -1,5 +1,7 @@
 """Published tile operators and instructions by hand: im2col, ptx_mma."""
 
+import math
+
 import numpy as np
 import pytest
 import tilelang
@@ -91,8 +93,66 @@ def test_a_convolution():
     assert (out == wanted.reshape(-1, f).numpy()).all()
 
 
+def columns_of(img, kernels, strides, dilations, pads):
+    """The matrix of an image of any number of dimensions, by indices."""
+    n, *sizes, channels = img.shape
+    padded = np.pad(img, [(0, 0), *((p, p) for p in pads), (0, 0)])
+    outs = [(x + 2 * p - d * (k - 1) - 1) // s + 1
+            for x, p, d, k, s in zip(sizes, pads, dilations, kernels, strides, strict=True)]  # fmt: skip
+    rows = []
+    for b, *at in np.ndindex(n, *outs):
+        taps = [tuple(o * s + t * d for o, s, t, d in zip(at, strides, tap, dilations, strict=True))
+                for tap in np.ndindex(*kernels)]  # fmt: skip
+        rows.append(np.concatenate([padded[(b, *place)] for place in taps]))
+    return np.array(rows).reshape(-1, math.prod(kernels) * channels)
+
+
+@pytest.mark.parametrize("shape, kernel, stride, dilation, pad", [
+    ((2, 11, 4), 3, 2, 2, 1),
+    ((1, 9, 3), (4,), (1,), (1,), (3,)),
+    ((1, 5, 6, 4), (3, 2), (2, 1), 1, (1, 0)),
+    ((1, 4, 5, 3, 2), 2, 1, 1, 1),
+    ((2, 5, 4, 6, 2), (3, 1, 2), (1, 2, 1), (1, 1, 2), (0, 0, 1)),
+])  # fmt: skip
+def test_im2col_along_any_dimensions(target, shape, kernel, stride, dilation, pad):
+    count = len(shape) - 2
+    each = [x if isinstance(x, tuple) else (x,) * count for x in (kernel, stride, dilation, pad)]
+    img = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    wanted = columns_of(img, *each)
+    (rows, columns), bm, bk = wanted.shape, 16, 8
+
+    @T.prim_func
+    def main(img: T.Tensor(shape, "float32"), out: T.Tensor((rows, columns), "float32")):
+        with T.Kernel(T.ceildiv(rows, bm), T.ceildiv(columns, bk), threads=64) as (bx, by):
+            col = T.alloc_shared((bm, bk), "float32")
+            T.im2col(img, col, bx, by, kernel, stride, dilation, pad)
+            T.copy(col, out[bx * bm, by * bk])
+
+    out = np.full((rows, columns), np.nan, np.float32)
+    tilelang.compile(main, target=target)(img, out)
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_im2col_of_expressions_of_constants(target):
+    """Numbers that are values of the kernel, though constants."""
+
+    @T.prim_func
+    def main(img: T.Tensor((1, 6, 5, 4), "float32"), out: T.Tensor((9, 36), "float32")):
+        with T.Kernel(1, threads=64):
+            col = T.alloc_shared((16, 40), "float32")
+            two = T.int32(2)
+            T.im2col(img, col, 0, 0, two + 1, T.max(two, 1), np.int32(1), T.int32(3) - two)
+            T.copy(col, out[0, 0])
+
+    img, out = np.random.rand(1, 6, 5, 4).astype(np.float32), np.full((9, 36), np.nan, np.float32)
+    tilelang.compile(main, target=target)(img, out)
+    np.testing.assert_array_equal(out, columns_of(img, (3, 3), (2, 2), (1, 1), (1, 1)))
+
+
 def test_what_im2col_refuses():
-    with pytest.raises(CompileError, match=r"T\.im2col: kernel, stride and dilation are positive"):
+    with pytest.raises(
+        CompileError, match=r"T\.im2col: dilation is a constant of at least 1, or one for each"
+    ):
         gathered((1, 4, 4, 4), 3, 1, 0, 1, (16, 12))
     with pytest.raises(CompileError, match=r"T\.im2col: img is a buffer of 4 dimensions, but it has shape"):
 

@@ -81,10 +81,11 @@ def gemm(
 ) -> None:
     """C += A @ B on tiles: A (M, K), or (K, M) if transpose_A; B (K, N), or (N, K) if transpose_B; C (M, N).
 
-    A, B: shared tiles or fragments of one dtype; C: a fragment.  clear_accum: C = A @ B instead; a bool,
-    or a condition that all threads of the block have the same of, as in clear_accum=(k == 0).  policy: a
-    T.GemmWarpPolicy, how the warps share C: a wish, followed as far as C has rows (columns) enough for the
-    instruction.  k_pack: accepted, it tunes other chips."""
+    A, B: shared tiles or fragments of one dtype; C: a fragment.  On the CPU all three may be in any memory of
+    the block: shared, fragment or local.  clear_accum: C = A @ B instead; a bool, or a condition that all
+    threads of the block have the same of, as in clear_accum=(k == 0).  policy: a T.GemmWarpPolicy, how the
+    warps share C: a wish, followed as far as C has rows (columns) enough for the instruction.  k_pack:
+    accepted, it tunes other chips."""
     if mbar is not None:
         raise fail(
             "T.gemm: mbar is what the tensor cores of later chips arrive at, which this version does not "

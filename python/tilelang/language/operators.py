@@ -54,11 +54,13 @@ def reduce(
 
     buffer: a fragment, or a shared tile or slice.  out: a fragment or shared tile of its shape without dim,
     or with dim of extent 1 (for a single dimension: of shape (1,)), and of its dtype or a wider one of the
-    same kind.  reduce_type: "sum", "prod", "max", "min", "abssum", "absmax" (of absolute values) on numbers,
-    "bitand", "bitor", "bitxor" on integers and bools, "any", "all" (is an element not 0?) into bools or
-    integers.  clear: False takes the old elements of out in.  Sums of float16 and bfloat16 are rounded once;
-    max and min of a NaN and a number give the number, or the NaN if nan_propagate.  batch: how many results
-    are combined at once; accepted, the compiler decides.
+    same kind.  Each may be an array of T.alloc_local, or a slice of one: then each thread reduces for itself,
+    also under a condition of its own, unless the other is a fragment.  reduce_type: "sum", "prod", "max",
+    "min", "abssum", "absmax" (of absolute values) on numbers, "bitand", "bitor", "bitxor" on integers
+    and bools, "any", "all" (is an element not 0?) into bools or integers.  clear: False takes the old
+    elements of out in.  Sums of float16 and bfloat16 are rounded once; max and min of a NaN and a
+    number give the number, or the NaN if nan_propagate.  batch: how many results are combined at once;
+    accepted, the compiler decides.
 
     `T.reduce(x, out, dim, combine=lambda a, b: …, identity=…)`: the user's own fold.  combine takes two
     values of out's dtype (float32 if out is a narrower float) and gives their combination; it must be

@@ -19,15 +19,20 @@ from .maps import Fragment
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────────
-def _constant_shape(shape: Any, what: str, hint: str) -> Any:
-    for d, item in enumerate(shape if isinstance(shape, (tuple, list)) else (shape,)):
+def _shape(shape: Any, what: str, hint: str) -> list:
+    items = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if what == "T.alloc_shared":  # it may have the most that a call may bring
+        items = [as_value(n) if isinstance(n, DEVICE) and n.__class__ is not Element else n for n in items]
+        if any(n.__class__ is Expr and not n.is_const for n in items):
+            return [n if n.__class__ is Expr else integers(n, f"{what}: the shape")[0] for n in items]
+    for d, item in enumerate(items):
         if isinstance(item, DEVICE) and not (item.__class__ is Expr and item.is_const):
             raise fail(
                 f"{what}: extent {d} of {hint} is {item}, which is known only when the kernel is called, "
                 "but the shape of a tile is fixed while the kernel is built; "
                 "take a constant and loop over the rest"
             )
-    return shape
+    return integers(shape, f"{what}: the shape")
 
 
 _SCOPES = {"shared": "shared", "shared.dyn": "shared", "local.fragment": "fragment", "local": "local"}
@@ -46,7 +51,7 @@ def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
     if hasattr(dtype, "__index__"):  # two integers are a shape
         shape, dtype = (shape, dtype), None
     hint = trace.take_hint(name)
-    shape = integers(_constant_shape(shape, what, hint), f"{what}: the shape")
+    shape = _shape(shape, what, hint)
     known, shape = (loose.PLACEHOLDER, shape) if dtype is None else dtypes.element_of(dtype, tuple(shape))
     buffer = trace.builder.alloc(hint, scope, shape, known, {})
     if dtype is None:
@@ -59,9 +64,10 @@ def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
 def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Buffer:
     """A tile that the threads of a block share.
 
-    shape: extents, constant; T.alloc_shared(m, n) is T.alloc_shared((m, n)).  dtype: of an element; without
-    one, the first tile operator decides (copy: that of the other side; gemm: of the other operand).  scope:
-    "shared" or "shared.dyn", which are the same here."""
+    shape: extents; T.alloc_shared(m, n) is T.alloc_shared((m, n)).  An extent that only the call knows, of
+    parameters and T.dynamic names, needs T.assume(n <= most) above it: so much is allocated, and a call with
+    more is refused.  dtype: of an element; without one, the first tile operator decides (copy: that of the
+    other side; gemm: of the other operand).  scope: "shared" or "shared.dyn", which are the same here."""
     return _alloc("shared", _scope("T.alloc_shared", scope), shape, dtype)
 
 
@@ -195,6 +201,8 @@ def copy(
     shapes, without dimensions that a plain index drops, must be equal.  Reads outside a tensor give 0, writes
     outside it are dropped.  Two parts of one buffer, in whatever shapes it is looked at, must have no element
     in common, or be the same; where only the run can tell, all is read before anything is written.
+    A slice may have an extent that only the run knows, A[i, 0:n]: what of it lies outside of a tile is not
+    moved, and threads copy it, without TMA or cp.async.
     disable_tma: accepted; only T.tma_copy uses TMA.  coalesced_width: elements that a thread moves at once,
     at most; loop_layout: a T.Fragment over the extents (without those that are 1), as for T.Parallel.
     eviction_policy ("evict_normal", "evict_first", "evict_last"), prefer_instruction and annotations: hints
@@ -223,7 +231,7 @@ def _filled(buffer: Any, what: str) -> Any:
 
 
 def clear(buffer: Any, annotations: Any = None) -> None:
-    """Set every element of a tile (or a slice of one, or one element) to zero."""
+    """Set every element of a tile (or a slice of one, of any extent, or one element) to zero."""
     if buffer.__class__ is Buffer and buffer.scope == "var":
         return fill(buffer, 0, annotations)
     target = _filled(buffer, "T.clear: the buffer")
