@@ -7,14 +7,27 @@
 #include <Python.h>
 #include <unistd.h>
 
+#include <atomic>
+
+[[noreturn]] inline void sleep_for_good() {
+  for (;;) pause();
+}
+
 // What `body` returns, which may run code of Python's, and so may ask for the lock at any time.
 template <class Body>
 decltype(auto) or_sleep_at_exit(Body&& body) {
   try {
     return body();
   } catch (abi::__forced_unwind&) {
-    for (;;) pause();
+    sleep_for_good();
   }
+}
+
+// The thread on which the interpreter ends; 0: it does not.
+inline std::atomic<unsigned long> ending_thread{0};
+inline bool ends_elsewhere() {
+  unsigned long ending = ending_thread.load(std::memory_order_relaxed);
+  return ending && ending != PyThread_get_thread_ident();
 }
 
 class GilReleased {
@@ -22,6 +35,7 @@ class GilReleased {
   GilReleased() = default;
   GilReleased(const GilReleased&) = delete;
   ~GilReleased() {
+    if (ends_elsewhere()) sleep_for_good();
     or_sleep_at_exit([&] { PyEval_RestoreThread(state); });
   }
 
@@ -36,5 +50,9 @@ class GilHeld {
   ~GilHeld() { PyGILState_Release(state); }
 
  private:
-  PyGILState_STATE state = or_sleep_at_exit([] { return PyGILState_Ensure(); });
+  static PyGILState_STATE take() {
+    if (ends_elsewhere()) sleep_for_good();
+    return or_sleep_at_exit([] { return PyGILState_Ensure(); });
+  }
+  PyGILState_STATE state = take();
 };

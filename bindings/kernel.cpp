@@ -9,6 +9,7 @@
 #include "base/dylib.h"
 #include "base/error.h"
 #include "convert.h"
+#include "long_call.h"
 #include "simulation.h"
 
 using namespace tl;
@@ -151,7 +152,7 @@ std::shared_ptr<CompiledKernel> compile_function(const Function& f, const std::s
   Settings settings = settings_of(options);
   std::shared_ptr<CompiledKernel> kernel;
   {
-    GilReleased released;
+    LongCall call("compiling", f.name);
     kernel = compile_kernel(f, target, std::move(settings));
   }
   for (auto& note : kernel->report.notes)
@@ -164,14 +165,14 @@ void launch(CompiledKernel& k, nb::handle args, uint64_t stream) {
   std::vector<nb::object> objects = items_of(args);
   std::vector<nb::handle> handles(objects.begin(), objects.end());
   Arguments arguments(k.program, handles.data(), handles.size(), k.device_type() == device_cuda, stream);
-  GilReleased released;
+  LongCall call("running", k.program.name);
   k.launch(arguments.list(), stream);
 }
 
 // A run of the simulator: its report as a dict.  fresh: the positions of unwritten arguments.
 nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<size_t>& fresh, uint64_t seed,
                          int64_t schedules, std::vector<int64_t> blocks, int64_t sample, bool watch,
-                         bool count, nb::object progress, nb::object stop) {
+                         bool count, nb::object stop) {
   std::vector<nb::object> objects = items_of(args);
   Arguments arguments(k.program, objects.size(), false);
   std::vector<nb::handle> handles(objects.begin(), objects.end());
@@ -185,15 +186,10 @@ nb::dict simulate_kernel(CompiledKernel& k, nb::handle args, const std::vector<s
                             .sample = sample,
                             .watch = watch,
                             .count = count};
-  if (!progress.is_none())
-    options.progress = [&](int64_t done, int64_t all) {
-      GilHeld held;
-      or_sleep_at_exit([&] { progress(done, all); });
-    };
   if (!stop.is_none()) options.stop = stop_handler(stop);
   SimulationReport report;
   {
-    GilReleased released;
+    LongCall call("simulating", k.program.name);
     report = k.simulate(arguments.list(), options);
   }
   return dict_of(report);
@@ -254,7 +250,7 @@ std::string ptx(const CompiledKernel& k) {
     throw RuntimeError(
         fmt::format("{} was compiled for {}: only CUDA kernels have PTX", k.program.name, k.report.target));
   add_package_libraries();
-  GilReleased released;
+  LongCall call("compiling", k.program.name);
   return ptx_of(k.program);
 }
 
@@ -291,7 +287,11 @@ void bind_kernel(nb::module_& m) {
       .def_prop_ro("device_type",
                    [](const CompiledKernel& k) { return k.device_type() == device_cpu ? "cpu" : "cuda"; })
       .def_ro("source", &CompiledKernel::source)
-      .def_prop_ro("report", [](CompiledKernel& k) { return k.current_report(); })
+      .def_prop_ro("report",
+                   [](CompiledKernel& k) {
+                     LongCall call("explaining", k.program.name);
+                     return k.current_report();
+                   })
       .def_prop_ro("phases", &phases_of)
       .def_prop_ro("params", [](const CompiledKernel& k) { return params_of(k.function); })
       .def_prop_ro("written", [](const CompiledKernel& k) { return written_params(k.function); })
@@ -302,13 +302,17 @@ void bind_kernel(nb::module_& m) {
                      return b ? nb::bytes(b->bytes.data(), b->bytes.size()) : nb::object(nb::none());
                    })
       .def_prop_ro("host_source", &host_source)
-      .def_prop_ro("machine_text", &CompiledKernel::machine_text)
+      .def_prop_ro("machine_text",
+                   [](const CompiledKernel& k) {
+                     LongCall call("compiling", k.program.name);
+                     return k.machine_text();
+                   })
       .def_prop_ro("resources", [](const CompiledKernel& k) { return resources_of(k.report.kernels); })
       .def_prop_ro("warnings", [](const CompiledKernel& k) { return k.program.warnings; })
       .def("ptx", &ptx)
       .def("launch", &launch, "args"_a, "stream"_a)
       .def("simulate", &simulate_kernel, "args"_a, "fresh"_a, "seed"_a, "schedules"_a, "blocks"_a, "sample"_a,
-           "watch"_a, "count"_a, "progress"_a.none(), "stop"_a.none() = nb::none());
+           "watch"_a, "count"_a, "stop"_a.none() = nb::none());
   m.def("compile", &compile_function, "function"_a, "target"_a, "options"_a);
   m.def(
       "resolve_target",

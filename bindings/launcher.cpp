@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "callable.h"
+#include "long_call.h"
 
 using namespace tl;
 
@@ -137,14 +138,30 @@ std::vector<nb::object> LaunchPlan::allocate_for(nb::handle const* objects, size
   return allocate(arguments);
 }
 
-void LaunchPlan::go(Arguments& arguments) {
-  GilReleased released;
-  kernel.launch(arguments.list(), arguments.stream);
+void LaunchPlan::go(Arguments& arguments, std::span<nb::handle const> given,
+                    std::span<nb::object const> made) {
+  bool is_left = false;
+  try {
+    LongCall call("running", kernel.program.name);
+    try {
+      kernel.launch(arguments.list(), arguments.stream);
+    } catch (...) {
+      is_left = call.has_left_a_thread();
+      throw;
+    }
+  } catch (...) {
+    if (is_left) {  // what the thread uses is never freed
+      holder.inc_ref();
+      for (nb::handle object : given) object.inc_ref();
+      for (nb::handle object : made) object.inc_ref();
+    }
+    throw;
+  }
 }
 
 void LaunchPlan::launch(nb::handle const* objects, size_t count, std::optional<Stream> stream) {
   Arguments arguments(kernel.program, objects, count, on_gpu, stream);
-  go(arguments);
+  go(arguments, {objects, count}, {});
 }
 
 nb::object LaunchPlan::run(nb::handle const* objects) {
@@ -153,13 +170,13 @@ nb::object LaunchPlan::run(nb::handle const* objects) {
   if (outputs.size() == 1) {
     nb::object made = allocate_one(outputs[0], arguments);
     arguments.read_new(outputs[0].param, made);
-    go(arguments);
+    go(arguments, {objects, inputs.size()}, {&made, 1});
     finish(arguments);
     return made;
   }
   std::vector<nb::object> made = allocate(arguments);
   for (size_t i = 0; i < made.size(); i++) arguments.read_new(outputs[i].param, made[i]);
-  go(arguments);
+  go(arguments, {objects, inputs.size()}, made);
   if (made.empty()) return nb::none();
   finish(arguments);
   nb::list list;
@@ -175,7 +192,7 @@ void LaunchPlan::finish(const Arguments& arguments) const {
   for (const Argument& argument : arguments.list())
     if (auto* t = std::get_if<TensorView>(&argument))
       if (Device* device = cuda_device(t->device_id)) {
-        GilReleased released;
+        LongCall call("waiting for", kernel.program.name);
         return device->synchronize(arguments.stream);
       }
 }

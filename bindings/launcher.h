@@ -34,7 +34,8 @@ class LaunchPlan {
 
   bool shape_of(const Output& output, const Arguments& arguments, int64_t* shape) const;
   nb::object allocate_one(Output& output, const Arguments& arguments);
-  void go(Arguments& arguments);
+  // With the objects of the call: those given, and those made for it.
+  void go(Arguments& arguments, std::span<nb::handle const> given, std::span<nb::object const> made);
   void finish(const Arguments& arguments) const;
 };
 

@@ -1,7 +1,9 @@
 // The module tilelang._core: values and their methods, no logic.  Every name is listed in _core.pyi.
 #include "api/kernel.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "convert.h"
+#include "long_call.h"
 #include "simulation.h"
 
 namespace {
@@ -102,4 +104,11 @@ NB_MODULE(_core, m) {
   bind_report(m);
   bind_user(m);
   bind_rows(m);
+  m.def(
+      "set_environment",
+      [](const std::string& name, std::optional<std::string> value) {
+        tl::set_environment(name, std::move(value));
+      },
+      "name"_a, "value"_a.none());
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
 }

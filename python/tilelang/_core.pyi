@@ -308,7 +308,7 @@ class Kernel:
     machine_text: str                  # the program at level machine, as text IR
     def simulate(self, args: Sequence[Any], fresh: Sequence[int], seed: int, schedules: int, blocks: Sequence[int],
                  sample: int, watch: bool, count: bool,
-                 progress: Callable[[int, int], None] | None, stop: Any = None) -> dict[str, Any]:
+                 stop: Any = None) -> dict[str, Any]:
         """Of a kernel for the simulator: run it, and what was found.  fresh: the arguments that nobody has written;
         blocks: their numbers (none: all), or `sample` of them.  stop: see breakpoints.py."""
 
@@ -354,6 +354,9 @@ def compile(function: Function, target: str, options: dict[str, Any]) -> Kernel:
 
 def resolve_target(target: str) -> str:
     """"auto" and bare "cuda" become what the machine has; an unknown one raises CompileError listing the known."""
+
+def set_environment(name: str, value: str | None) -> None:
+    """What the compiler takes for that environment variable from here on; None: what the environment says."""
 
 def register_source(file: str, text: str) -> None:
     """From now on errors that name `file` quote this text, not the file."""

@@ -8,6 +8,8 @@
 #include "api/refused.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/interrupt.h"
+#include "base/large_stack.h"
 #include "ir/depth.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
@@ -119,9 +121,14 @@ std::shared_ptr<CompiledKernel> check_and_compile(const Function& f, std::string
 std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_view target,
                                                Settings settings) {
   check_written_depth(f);
-  std::shared_ptr<CompiledKernel> made;
-  on_stack_for(f, [&] { made = check_and_compile(f, target, std::move(settings)); });
-  return made;
+  auto made = std::make_shared<std::shared_ptr<CompiledKernel>>();
+  if (!attention.task)
+    on_stack_for(f, [&] { *made = check_and_compile(f, target, std::move(settings)); });
+  else
+    on_thread_of_its_own([made, f, chip = std::string(target), settings = std::move(settings)]() mutable {
+      *made = check_and_compile(f, chip, std::move(settings));
+    });
+  return std::move(*made);
 }
 
 CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
@@ -292,11 +299,10 @@ const CompiledKernel::Variant& CompiledKernel::variant_for(std::span<const Argum
       lenient.alignment = 0;
       Packed unused;
       check_and_pack(lenient, arguments, device_type(), unused);
-      on_stack_for(function, [&] {
-        Made made = make(false);
-        generic = std::make_unique<const Variant>(std::move(made.variant));
-        made_now = std::move(made.kernels);
-      });
+      auto made = std::make_shared<Made>();
+      on_thread_of_its_own([made, self = shared_from_this()] { *made = self->make(false); });
+      generic = std::make_unique<const Variant>(std::move(made->variant));
+      made_now = std::move(made->kernels);
       generic_reason = why_generic(arguments);
       generic_made.store(generic.get(), std::memory_order_release);
     }

@@ -44,7 +44,7 @@ ResolvedTarget resolve_target(std::string_view text);
 
 constexpr std::string_view flags_subject = "compile_flags";  // of notes on the user's flags
 
-class CompiledKernel {
+class CompiledKernel : public std::enable_shared_from_this<CompiledKernel> {
  public:
   const Function function;  // at level tile
   const ResolvedTarget target;

@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 namespace tl {
 namespace {
@@ -85,7 +87,32 @@ std::string cache_home() {
   return home.empty() ? "" : home + "/.cache";
 }
 
+namespace {
+
+struct Overrides {
+  std::mutex lock = {};
+  std::map<std::string, std::string> values = {};
+};
+Overrides& overrides() {
+  static Overrides& all = *new Overrides;  // threads may ask to the end of the process
+  return all;
+}
+
+}  // namespace
+
+void set_environment(const std::string& name, std::optional<std::string> value) {
+  std::lock_guard guard(overrides().lock);
+  if (value)
+    overrides().values[name] = *value;
+  else
+    overrides().values.erase(name);
+}
+
 std::string environment(const char* name) {
+  {
+    std::lock_guard guard(overrides().lock);
+    if (auto it = overrides().values.find(name); it != overrides().values.end()) return it->second;
+  }
   const char* value = std::getenv(name);
   return value ? value : "";
 }

@@ -18,7 +18,8 @@ bool make_folders(const std::string& path, unsigned mode = 0755);
 // Where programs keep what they can make again: $XDG_CACHE_HOME, else ~/.cache; empty if there is no home.
 std::string cache_home();
 
-// The value of an environment variable; empty if it is not set.
+// The value of an environment variable, or what was set here in its place; empty if there is neither.
 std::string environment(const char* name);
+void set_environment(const std::string& name, std::optional<std::string> value);  // nothing: as it was
 
 }  // namespace tl

@@ -1,11 +1,14 @@
 // Threads of the system, all but one of which wait for their turn.
 #include "base/turns.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
+
+#include "base/interrupt.h"
 
 namespace tl {
 namespace {
@@ -60,6 +63,7 @@ struct Turns::State {
       changed.notify_all();
     }
     all[number].done = true;
+    changed.notify_all();
     if (stopped) return;
     auto next = next_after(number);
     if (!next) next = first_left();
@@ -74,7 +78,20 @@ void Turns::run(const std::vector<std::function<void()>>& functions) {
   state->all.resize(functions.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < functions.size(); i++)
-    threads.emplace_back([this, i, &functions] { state->body(i, functions[i]); });
+    threads.emplace_back([this, i, &functions, task = attention.task] {
+      Working working(task, false);
+      state->body(i, functions[i]);
+    });
+  {
+    std::unique_lock lock(state->mutex);
+    auto all_done = [&] { return std::ranges::all_of(state->all, [](auto& one) { return one.done; }); };
+    try {
+      wait_looking(lock, state->changed, all_done);
+    } catch (...) {  // the one that runs will hear it
+      attention.task->ended = true;
+      state->thrown = std::current_exception();
+    }
+  }
   for (auto& t : threads) t.join();
   if (state->thrown) std::rethrow_exception(state->thrown);
 }

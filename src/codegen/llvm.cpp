@@ -73,6 +73,16 @@ void if_stmt(KernelWriter& k, const If& n) {
   w.label(join);
 }
 
+// A loop that may never end asks whether the call has, and leaves the block then.
+void ask_whether_over(Writer& w) {
+  w.declarations.insert("declare zeroext i1 @tl_poll() nounwind memory(inaccessiblemem: readwrite)");
+  std::string leave = w.new_label("leave"), stay = w.new_label("stay");
+  w.branch(w.fresh("call zeroext i1 @tl_poll()"), leave, stay);
+  w.label(leave);
+  w.line("ret void");
+  w.label(stay);
+}
+
 void while_stmt(KernelWriter& k, const While& n) {
   Writer& w = k.w;
   std::string head = w.new_label("while"), body = w.new_label("do"), done = w.new_label("done");
@@ -81,6 +91,7 @@ void while_stmt(KernelWriter& k, const While& n) {
   w.open_scope();
   w.branch(k.expr(n.cond), body, done);
   w.label(body);
+  ask_whether_over(w);
   auto outer = std::exchange(k.loop, {.next = head, .done = done});
   k.stmt(n.body);
   k.loop = std::move(outer);

@@ -9,6 +9,7 @@
 
 #include "arith/simplify.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "ir/rewrite.h"
 #include "pass/passes.h"
 #include "pass/too_large.h"
@@ -59,11 +60,13 @@ constexpr Pass passes[] = {
 };
 
 struct Printer {
+  const char* phase;
   const Language* language;
   Program (*print)(const Function& f, const Target& target);
 };
-constexpr Printer printers[] = {
-    {&cuda_language, print_cuda}, {&hip_language, print_hip}, {&llvm_language, print_llvm}};
+constexpr Printer printers[] = {{"print_cuda", &cuda_language, print_cuda},
+                                {"print_hip", &hip_language, print_hip},
+                                {"print_llvm", &llvm_language, print_llvm}};
 
 bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
@@ -98,12 +101,13 @@ void blaming_skips(const Options& options, std::string_view pass, F work) {
 
 // Runs `work`, which returns a T, and adds its time to the phases.
 template <class F>
-auto timed(std::vector<PhaseTime>& phases, std::string_view name, F work) {
+auto timed(std::vector<PhaseTime>& phases, const char* name, F work) {
+  look();
+  now_at(name);
   auto begin = std::chrono::steady_clock::now();
   auto result = work();
   phases.push_back(
-      {std::string(name),
-       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count()});
+      {name, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count()});
   return result;
 }
 
@@ -114,8 +118,8 @@ Compiled run_passes(Function f, const Target& target, const Options& options, co
     number++;
     if (!contains(options.skip, pass.name))
       blaming_skips(options, pass.name, [&] {
-        c.function =
-            timed(c.phases, pass.name, [&] { return simplify(pass.run(std::move(c.function), target)); });
+        c.function = timed(c.phases, pass.name.data(),
+                           [&] { return simplify(pass.run(std::move(c.function), target)); });
         verify(c.function, pass.level, pass.name);
       });
     if (dump) dump(number, pass.name, c.function);
@@ -205,7 +209,7 @@ Compiled compile(Function f, const Target& target, const Options& options, const
   for (auto& printer : printers)
     if (printer.language == target.language)
       blaming_skips(options, "the printer of " + language, [&] {
-        c.program = timed(c.phases, "print_" + language, [&] { return printer.print(c.function, chip); });
+        c.program = timed(c.phases, printer.phase, [&] { return printer.print(c.function, chip); });
       });
   internal_check(!c.program.text.empty(), "a printer for " + language);
   for (const Note& n : c.function.notes)

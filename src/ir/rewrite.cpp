@@ -5,6 +5,7 @@
 #include <bit>
 #include <type_traits>
 
+#include "base/interrupt.h"
 #include "ir/build.h"
 #include "ir/intrinsic.h"
 
@@ -76,6 +77,7 @@ bool remap(std::map<K, V, C>& m, Rewriter& rw) {
 
 template <class B>
 Ref<B> map_children(const Ref<B>& r, Rewriter& rw) {
+  poll();
   return dispatch(r, [&](const auto& n) -> Ref<B> {
     auto copy = n;
     bool changed = std::apply([&](auto&... f) { return (int(remap(f, rw)) + ... + 0) > 0; }, copy.fields());
@@ -124,6 +126,7 @@ struct Below {
 void visit_all(const Node* root, const std::function<void(const Node&)>& f) {
   std::vector<const Node*> left{root};
   while (!left.empty()) {
+    poll();
     const Node* node = left.back();
     left.pop_back();
     f(*node);

@@ -88,7 +88,7 @@ class Cpu final : public Device {
               const std::array<int64_t, 3>& grid, Stream) override {
     const LoadedEntry& entry = module.entries[index];
     run_grid({.entry = reinterpret_cast<GridJob::Entry>(entry.code),
-              .slots = slots.data(),
+              .slots = slots,
               .grid = grid,
               .arena_bytes = entry.arena_bytes,
               .block_ns = entry.block_ns.get()});

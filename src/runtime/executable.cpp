@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "runtime/recent_maps.h"
 
 namespace tl {
@@ -32,6 +33,7 @@ struct Workspaces {
     if (zeroed) device.clear(memory, size, stream);
   }
   ~Workspaces() {
+    if (attention.task && attention.task->left_behind) return;  // some thread still uses them
     for (size_t i = 0; i < count; i++) device.release((*this)[i], stream);
   }
 };

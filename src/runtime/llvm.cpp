@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "runtime/find.h"
 #include "runtime/flags.h"
 
@@ -251,6 +252,8 @@ DeviceBinary build_llvm(const Program& program) {
   const Llvm& l = llvm();
   watch.lap("open libLLVM");
   check_flags(l, program);
+  look();
+  now_at("LLVM");
   Session session(l, program);
   session.parse();
   watch.lap("LLVM parse");

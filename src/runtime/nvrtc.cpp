@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "runtime/driver.h"
 #include "runtime/find.h"
 #include "runtime/flags.h"
@@ -199,6 +200,7 @@ DeviceBinary build_cuda(const Program& program) {
   Stopwatch watch{binary.phases};
   const Nvrtc& n = nvrtc();
   watch.lap("open NVRTC");
+  now_at("NVRTC");
   const std::string& chip = known_chip(n, program);
   bool is_ptx = chip != program.chip;
   std::vector<std::string> options = {is_ptx ? virtual_arch(chip) : "-arch=" + chip, "-std=c++17",

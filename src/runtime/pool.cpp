@@ -12,12 +12,17 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "runtime/device.h"
 #include "runtime/messages.h"
 
@@ -59,11 +64,32 @@ constexpr uint32_t open_bit = 1u << 31;
 
 using Clock = std::chrono::steady_clock;
 
+// What ends blocks before they have run: on a worker that the call has ended, on the caller's thread what was
+// thrown when it looked up.
+thread_local const std::atomic<bool>* is_over = nullptr;
+thread_local std::exception_ptr interruption;
+
+constexpr uint32_t long_ns = 20'000'000;  // a block, for a caller that is to hear what is said
+
+bool is_long(const GridJob& job) {
+  if (!attention.task || !job.block_ns) return false;
+  uint32_t ns = job.block_ns->load(std::memory_order_relaxed);
+  return ns == 0 || ns >= long_ns;
+}
+
+void rethrow_interruption() {
+  if (interruption) std::rethrow_exception(std::exchange(interruption, nullptr));
+}
+
 void run_blocks(const GridJob& job, int64_t first, int64_t count, void* memory) {
+  constexpr uint32_t slow_ns = 100'000;
+  bool is_slow = job.block_ns && job.block_ns->load(std::memory_order_relaxed) > slow_ns;
   auto [nx, ny, nz] = job.grid;
   int64_t x = first % nx, y = first / nx % ny, z = first / nx / ny;
   for (int64_t i = 0; i < count; i++) {
-    job.entry(job.slots, x, y, z, memory);
+    if (is_slow) attention.left = 0;
+    if (poll_block()) return;
+    job.entry(job.slots.data(), x, y, z, memory);
     if (++x == nx) {
       x = 0;
       if (++y == ny) y = 0, z++;
@@ -104,7 +130,7 @@ void run_alone(const GridJob& job, int64_t blocks) {
   {
     Inside inside;
     if (blocks == 1) {
-      job.entry(job.slots, 0, 0, 0, memory);
+      job.entry(job.slots.data(), 0, 0, 0, memory);
     } else {
       auto start = Clock::now();
       run_blocks(job, 0, blocks, memory);
@@ -112,14 +138,22 @@ void run_alone(const GridJob& job, int64_t blocks) {
     }
   }
   if (nest.depth > 0) return;  // generated code is around us, through which nothing is thrown
+  rethrow_interruption();
   if (const char* message = take_failure()) raise_failure(message);
 }
 
 struct Pool {
-  std::mutex callers;          // one job at a time
+  std::timed_mutex callers;    // one job at a time
   std::deque<Worker> workers;  // grows; a worker never moves
   Arena caller_arena;
   GridJob job;
+  std::vector<uint64_t> slots;       // of the job, which its caller may leave
+  bool apart = false;                // the caller waits, and workers do it alone
+  std::atomic<bool> over{false};     // the call has ended, and so does the job
+  std::atomic<bool> is_lost{false};  // its caller has left, with workers inside
+  std::mutex sleep;                  // of the caller, while `is_asleep`
+  std::condition_variable done;
+  std::atomic<bool> is_asleep{false};
   int64_t total = 0, share = 1;
   std::atomic<const char*> failure{nullptr};  // of an assertion in one of the blocks
   alignas(64) std::atomic<int64_t> next{0};
@@ -135,7 +169,12 @@ struct Pool {
   // Draws chunks until none is left: large ones first, single blocks at the end.  How many blocks it ran.
   int64_t draw(Arena& arena) {
     void* memory = arena.at_least(job.arena_bytes);
-    if (!memory && job.arena_bytes > 0) return 0;  // the others do it; the caller made sure of its own
+    if (!memory && job.arena_bytes > 0) {  // the others do it; a caller that draws made sure of its own
+      if (apart) failure.store("no memory for the private tiles of a block", std::memory_order_release);
+      if (apart) next.store(total, std::memory_order_relaxed);
+      return 0;
+    }
+    auto start = Clock::now();
     int64_t first = next.load(std::memory_order_relaxed), done = 0;
     while (first < total) {
       int64_t count = std::max<int64_t>(1, (total - first) / share);
@@ -145,13 +184,15 @@ struct Pool {
       first = next.load(std::memory_order_relaxed);
     }
     if (const char* message = take_failure()) failure.store(message, std::memory_order_release);
+    if (apart || &arena == &caller_arena) remember_time(job, start, done);
     return done;
   }
 
   void work(Worker& self) {
     uint32_t seen = 0;
     Inside inside;
-    for (;;) {
+    is_over = &over;
+    while (!is_lost) {
       auto until = Clock::now() + std::chrono::microseconds(50);
       uint32_t ticket;
       for (int i = 1; (ticket = self.ticket.load(std::memory_order_acquire)) == seen; i++) {
@@ -161,7 +202,10 @@ struct Pool {
       seen = ticket;
       if (!join()) continue;
       draw(self.arena);
-      state.fetch_sub(1, std::memory_order_release);
+      state.fetch_sub(1);
+      if (!is_asleep) continue;
+      std::lock_guard guard(sleep);
+      done.notify_all();
     }
   }
 
@@ -176,40 +220,83 @@ struct Pool {
   // A scheduler may wake a worker on its caller's core, expecting the caller to sleep, and leave it there for
   // milliseconds.
   void keep_off_caller(Worker& worker) const {
-    int core = sched_getcpu();
+    int core = apart ? -1 : sched_getcpu();
     cpu_set_t allowed;
-    if (core < 0 || core == worker.avoids || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    if (core == worker.avoids || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
     worker.avoids = core;
-    CPU_CLR(size_t(core), &allowed);
+    if (core >= 0) CPU_CLR(size_t(core), &allowed);
     if (CPU_COUNT(&allowed) > 0) pthread_setaffinity_np(worker.thread, sizeof allowed, &allowed);
   }
 
-  void run(const GridJob& new_job, int64_t blocks, int threads) {
-    std::lock_guard guard(callers);
-    if (!caller_arena.at_least(new_job.arena_bytes) && new_job.arena_bytes > 0)
-      throw RuntimeError("no memory for the private tiles of a block");
+  // All workers are out, and there is nothing to draw for those that were to do it alone.
+  bool is_done() const { return (state & ~open_bit) == 0 && (!apart || next >= total); }
+
+  void wait_for_workers() {
+    for (int i = 0; i < 20000 && !apart; i++) {
+      if (is_done()) return;
+      i < 10000 ? pause_cpu() : std::this_thread::yield();
+    }
+    std::unique_lock lock(sleep);
+    is_asleep = true;
+    wait_looking(lock, done, [&] { return is_done(); });
+    is_asleep = false;
+  }
+
+  // The call has ended: workers leave between blocks, or are left behind.
+  void leave() {
+    over = true;
+    state.fetch_and(~open_bit);
+    std::unique_lock lock(sleep);
+    is_asleep = true;
+    auto all_out = [&] { return state == 0; };
+    is_lost = !done.wait_for(lock, std::chrono::milliseconds(100), all_out);
+    is_asleep = false;
+    if (is_lost && attention.task) attention.task->left_behind = true;
+  }
+
+  void begin(const GridJob& new_job, int64_t blocks, int threads, bool by_workers) {
     job = new_job;
+    slots.assign(new_job.slots.begin(), new_job.slots.end());
+    job.slots = slots;
     total = blocks;
+    apart = by_workers;
     share = 4 * threads;
+    over = false;
     next.store(0, std::memory_order_relaxed);
-    while (int(workers.size()) < threads - 1) add_worker();
+    int wanted = apart ? threads : threads - 1;
+    while (int(workers.size()) < wanted) add_worker();
     state.store(open_bit, std::memory_order_release);
-    for (int i = 0; i < threads - 1; i++) {
+    for (int i = 0; i < wanted; i++) {
       keep_off_caller(workers[size_t(i)]);
       workers[size_t(i)].ticket.fetch_add(1, std::memory_order_release);
       workers[size_t(i)].ticket.notify_one();
     }
-    auto start = Clock::now();
-    {
-      Inside inside;
-      remember_time(job, start, draw(caller_arena));
+  }
+
+  // False: the pool is lost, and did nothing.
+  bool run(const GridJob& new_job, int64_t blocks, int threads, bool by_workers) {
+    std::unique_lock guard(callers, std::try_to_lock);
+    while (!guard && !guard.try_lock_for(Task::interval)) look();
+    if (is_lost) return false;
+    if (!by_workers && !caller_arena.at_least(new_job.arena_bytes) && new_job.arena_bytes > 0)
+      throw RuntimeError("no memory for the private tiles of a block");
+    begin(new_job, blocks, threads, by_workers);
+    try {
+      if (!apart) {
+        Inside inside;
+        draw(caller_arena);
+        state.fetch_and(~open_bit, std::memory_order_relaxed);
+        rethrow_interruption();
+      }
+      wait_for_workers();
+    } catch (...) {
+      leave();
+      throw;
     }
-    state.fetch_and(~open_bit, std::memory_order_relaxed);
-    for (int i = 0; state.load(std::memory_order_acquire) != 0; i++) {
-      pause_cpu();
-      if (i > 10000) std::this_thread::yield();
-    }
+    state.fetch_and(~open_bit);
+    while (state != 0) pause_cpu();  // those that came when nothing was left
     if (failure.load(std::memory_order_acquire)) raise_failure(failure.exchange(nullptr));
+    return true;
   }
 };
 
@@ -224,6 +311,12 @@ Pool& pool() {
   if (the_pool.compare_exchange_strong(made, fresh)) return *fresh;
   delete fresh;
   return *made;
+}
+
+// The next call makes another one.
+void forget_pool() {
+  Pool* lost = &pool();
+  if (lost->is_lost) the_pool.compare_exchange_strong(lost, nullptr);
 }
 
 int default_threads() {
@@ -252,10 +345,22 @@ void run_grid(const GridJob& job) {
   if (blocks <= 0) return;
   constexpr int64_t wake_ns = 4000;  // a sleeping worker takes longer than this to begin
   auto threads = int(std::min<int64_t>(num_threads(), blocks));
-  if (threads == 1 || nest.depth > 0) return run_alone(job, blocks);
+  bool apart = nest.depth == 0 && is_long(job);
+  if (!apart && (threads == 1 || nest.depth > 0)) return run_alone(job, blocks);
   int64_t block_ns = job.block_ns ? job.block_ns->load(std::memory_order_relaxed) : 0;
   if (block_ns > 0 && blocks <= wake_ns / block_ns) return run_alone(job, blocks);
-  pool().run(job, blocks, threads);
+  while (!pool().run(job, blocks, threads, apart)) forget_pool();
+}
+
+bool poll_block() {
+  if (is_over) return is_over->load(std::memory_order_relaxed);
+  if (interruption) return true;
+  try {
+    poll();
+  } catch (...) {
+    interruption = std::current_exception();
+  }
+  return bool(interruption);
 }
 
 }  // namespace tl

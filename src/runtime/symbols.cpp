@@ -9,6 +9,7 @@
 #include "runtime/half.h"
 #include "runtime/messages.h"
 #include "runtime/object.h"
+#include "runtime/pool.h"
 
 namespace tl {
 namespace {
@@ -34,11 +35,17 @@ void* resolve_symbol(const char* name) {
   static const struct {
     const char* name;
     void* address;
-  } own[] = {{"__truncsfhf2", address(half_of_float)},   {"__truncdfhf2", address(half_of_double)},
-             {"__truncsfbf2", address(bfloat_of_float)}, {"__truncdfbf2", address(bfloat_of_double)},
-             {"__extendhfsf2", address(float_of_half)},  {"__extendhfdf2", address(double_of_half)},
-             {"__gnu_h2f_ieee", address(float_of_half)}, {"__gnu_f2h_ieee", address(half_of_float)},
-             {"tl_print", address(print_line)},          {"tl_fail", address(note_failure)}};
+  } own[] = {{"__truncsfhf2", address(half_of_float)},
+             {"__truncdfhf2", address(half_of_double)},
+             {"__truncsfbf2", address(bfloat_of_float)},
+             {"__truncdfbf2", address(bfloat_of_double)},
+             {"__extendhfsf2", address(float_of_half)},
+             {"__extendhfdf2", address(double_of_half)},
+             {"__gnu_h2f_ieee", address(float_of_half)},
+             {"__gnu_f2h_ieee", address(half_of_float)},
+             {"tl_print", address(print_line)},
+             {"tl_fail", address(note_failure)},
+             {"tl_poll", address(poll_block)}};
   for (const auto& row : own)
     if (std::strcmp(row.name, name) == 0) return row.address;
   static void* const libraries[] = {dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL),

@@ -66,10 +66,15 @@ void widen(Warp& w, const Operation&) {
   w.active = w.masks.back().before & ~w.out;
   w.masks.pop_back();
 }
+void enter_while(Warp& w, const Operation& o) { w.trips[size_t(o.value.i)] = 0; }
 void save(Warp& w, const Operation&) { w.masks.push_back({w.active, w.active}); }
 void narrow_on(Warp& w, const Operation& o) {
   w.active &= where(w, o);
   if (!w.active) return go(w, o);
+  if (o.value.i > 0 &&
+      ++w.trips[size_t(o.value.i)] > w.block->race_detector->most_iterations(*w.block->limits))
+    stop(Finding::Kind::livelock, w.code->sites[size_t(o.site)].span, "{} does not leave this loop: {}",
+         describe_thread(w, first_lane(w.active)), w.block->limits->too_many(w.trips[size_t(o.value.i)] - 1));
   // A loop that repeatedly finds memory unchanged waits for another thread.
   int64_t version = w.block->race_detector->memory_version;
   w.idle_trips = version == w.seen_version ? w.idle_trips + 1 : 0;

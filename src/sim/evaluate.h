@@ -82,6 +82,13 @@ struct Frame {
   }
 };
 
+// At the end of an iteration after a jump: does it leave the loop?
+inline bool leaves(Frame& x) {
+  Flow flow = x.flow;
+  if (flow != Flow::returned) x.flow = Flow::on;
+  return flow != Flow::continued;
+}
+
 using Code = std::function<Scalar(Frame&)>;
 
 struct ExprCompiler {

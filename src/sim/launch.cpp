@@ -85,6 +85,7 @@ std::unique_ptr<Resident> Launch::make() {
   block.arguments = arguments;
   block.race_detector = &race_detector;
   block.counters = options.count ? &counters : nullptr;
+  block.limits = &options.limits;
   block.stop = options.stop ? &options.stop : nullptr;
   block.patience = explorer ? 0 : block.patience;
   block.memory.resize(size_t(code.shared_bytes) + shared_alignment);
@@ -100,6 +101,7 @@ std::unique_ptr<Resident> Launch::make() {
     w.code = &code;
     w.first = first;
     w.alive = all_lanes(int(count));
+    w.trips.resize(size_t(code.loops));
     w.registers.resize(size_t(code.slots));
     w.lanes.resize(size_t(code.lane_bytes * code.warp));
     for (int lane = 0; lane < code.warp; lane++) w.slot(code.thread)[lane] = scalar(first + lane);
@@ -211,6 +213,18 @@ void Launch::check_outlived(const Cluster& cluster) {
               who_reaches, b->where)};
       race_detector.report(w, by_thread ? int(last.thread % code.warp) : 0, std::move(f), last.site);
     }
+}
+
+// After so many operations of a warp.
+void Launch::heed(const Warp& w, int64_t executed) {
+  constexpr int64_t each = int64_t(1) << 14;
+  unheeded += executed;
+  if (unheeded < each) return;
+  unheeded = 0;
+  look();
+  if (deadline.has_passed())
+    stop(Finding::Kind::timeout, code.sites[size_t(stands_at(w).site)].span, "{} is here: {}",
+         describe_thread(w, w.active ? first_lane(w.active) : 0), options.limits.too_long());
 }
 
 void Launch::complete(Finding& f, const Warp& w) const {

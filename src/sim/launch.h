@@ -29,6 +29,7 @@ struct Launch {
   const SimulationOptions& options;
   Findings& findings;
   GlobalShadow& cells;
+  const Deadline& deadline;
   Grid grid = grid_of_kernel();
   std::vector<Tensor> tensors = tensors_of_call();
   std::vector<MapView> maps = maps_of_call();
@@ -38,7 +39,7 @@ struct Launch {
   Schedule schedule{options.seed};
   std::vector<int64_t> blocks = {};  // still to begin, the next one last
   std::vector<std::unique_ptr<Resident>> residents = {}, idle = {};
-  int64_t ended = 0, told = 0;
+  int64_t ended = 0, unheeded = 0;
   int64_t astray = 0;            // operations since an access outside of its buffer was found
   Explorer* explorer = nullptr;  // where all orders are tried
 
@@ -89,6 +90,7 @@ struct Launch {
   // No warp can go on: a block must end or begin or a copy land; returns how many blocks are needed at once.
   int64_t unblock(const Ready& ready, int64_t wanted);
   void step(Warp& w);
+  void heed(const Warp& w, int64_t executed);
   void execute_quantum(Warp& w);
   // Blocks none of whose warps runs: they end, or pass their barrier.  Did any?
   bool settle();

@@ -12,6 +12,7 @@
 #include "sim/counters.h"
 #include "sim/evaluate.h"
 #include "sim/lane_mask.h"
+#include "sim/limits.h"
 #include "sim/stop.h"
 #include "target/target.h"
 
@@ -147,6 +148,7 @@ struct Code {
   // The narrowest access to each kind of memory, in bytes: its unit of watching.
   int64_t shared_unit = 16, global_unit = 16, register_unit = 16;
 
+  int64_t loops = 1;          // `while` loops that change memory; 0 stands for all others
   int timelines = 1;          // of logical threads that its instructions need: see clock.h
   int64_t barriers = 0;       // mbarriers that it may make
   bool has_products = false;  // of warpgroups
@@ -246,6 +248,7 @@ struct Block {
   bool holds_wrapped = false;                                  // some memory of the block does
   std::map<const Operation*, std::vector<bool>> reached = {};  // by what wraps: see wrapped.h
   const StopHandler* stop = nullptr;                           // null where breakpoints are ignored
+  const RunLimits* limits = nullptr;
 };
 
 // The state of a `narrow`: the threads before it, and those that passed.
@@ -318,6 +321,7 @@ struct Warp {
   int64_t seen_version = -1;     // of memory, by a loop that waits; and how often it found it unchanged
   int64_t idle_trips = 0;
   bool spins = false;
+  std::vector<int64_t> trips = {};  // of such loops, since they were entered
   std::vector<Jumping> jumping = {};
   std::vector<Saved> masks = {};
   std::vector<Scalar> registers = {};

@@ -415,6 +415,7 @@ void RaceDetector::race(Warp& w, const Place& p, int lane, const Stamp& me, cons
   const Clocks& clocks = w.block->watch->clocks;
   // What it read there was not written yet for want of that order.
   if (touch != Touch::read) findings.withdraw(key(Finding::Kind::unwritten, other.site, -1, p.number));
+  if (findings.again(key(Finding::Kind::race, me.site, other.site, p.number))) return;
   bool same_block = other.block == clocks.number(), begun = me.thread >= code.thread_count();
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(other.site)].span;

@@ -129,6 +129,10 @@ class RaceDetector {
   void undefined(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);
   void begin_registers(Warp& w, const Place& p, LaneMask lanes);  // they hold nothing yet
   bool is_watched(const Place& p) const { return p.scope == Scope::shared || watched[size_t(p.number)]; }
+  // Of one loop: fewer in a program that is known to be wrong.
+  int64_t most_iterations(const RunLimits& limits) const {
+    return findings.list.empty() ? limits.iterations : limits.iterations / 10 + 1;
+  }
   void report(Warp& w, int lane, Finding f, int32_t site, int32_t other_site = -1, int64_t place = -1);
   // Has it been reported there? Then it is only counted, without a text: a wrong loop repeats it a million
   // times.

@@ -6,11 +6,13 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ops/own_copies.h"
 #include "ops/reducer.h"
 #include "ops/user_op.h"
+#include "sim/limits.h"
 #include "sim/reference_barriers.h"
 #include "target/foreign.h"
 
@@ -161,6 +163,7 @@ struct Machine {
   ReferenceBarriers barriers = {host};
   Team team = {};  // whose statements are compiled
   EvalContext context = {};
+  LoopGuard loops = {RunLimits::of_environment(10'000'000)};
 
   explicit Machine(const Function& f) : f(f), host(f) {
     context = {.read = [this](const Region& r) { return regions.read(r); },
@@ -272,19 +275,15 @@ struct Machine {
         x.named_outside.erase(slot);
     };
   }
-  // At the end of an iteration after a jump: does it leave the loop?
-  static bool leaves(Frame& x) {
-    Flow flow = x.flow;
-    if (flow != Flow::returned) x.flow = Flow::on;
-    return flow != Flow::continued;
-  }
   Step step(const For& n) {
     Code min = deciding(n.min), extent = deciding(n.extent);
     size_t slot = compile.slot_of(n.var);
+    Span span = compile.statement;
     Step body = step(n.body);
-    return [=](Frame& x) {
+    return [=, this](Frame& x) {
       int64_t begin = min(x).i, end = begin + extent(x).i;
       for (int64_t i = begin; i < end; i++) {
+        loops.begin_iteration(x.where, span);
         x.vars[slot] = scalar(i);
         body(x);
         if (x.flow != Flow::on && leaves(x)) break;
@@ -304,9 +303,11 @@ struct Machine {
   Step step(const While& n) {
     if (Step wait = barriers.wait(n, team, compile.statement)) return wait;
     Code cond = deciding(n.cond);
+    Span span = compile.statement;
     Step body = step(n.body);
-    return [=](Frame& x) {
-      while (cond(x).i) {
+    return [=, this](Frame& x) {
+      for (int64_t trips = 0; cond(x).i; trips++) {
+        loops.begin_trip(trips, x.where, span);
         body(x);
         if (x.flow != Flow::on && leaves(x)) break;
       }
@@ -379,7 +380,10 @@ struct Machine {
     team = {.count = std::max(thread_count(k), k.threads.empty() ? usual_threads : 1)};
     Step body = step(k.body);
     frame.vars.resize(compile.slots.size());
+    if (attention.task) attention.task->all = blocks;
     for (int64_t n = 0; n < blocks; n++) {
+      poll();
+      if (attention.task) attention.task->done = n;
       int64_t block = options.reverse_blocks ? blocks - 1 - n : n;
       frame.where = "block (";
       for (size_t d = 0; d < slots.size(); d++) {

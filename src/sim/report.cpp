@@ -3,9 +3,9 @@
 namespace tl {
 
 std::string_view name_of(Finding::Kind kind) {
-  constexpr std::string_view names[] = {"race",     "unwritten",  "outside",   "misaligned",
-                                        "barrier",  "divergence", "overflow",  "fence",
-                                        "deadlock", "livelock",   "assertion", "fault"};
+  constexpr std::string_view names[] = {"race",       "unwritten", "outside", "misaligned", "barrier",
+                                        "divergence", "overflow",  "fence",   "deadlock",   "livelock",
+                                        "timeout",    "assertion", "fault"};
   return names[size_t(kind)];
 }
 

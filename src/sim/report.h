@@ -20,7 +20,8 @@ struct Finding {
     overflow,    // an index that leaves its type
     fence,       // the asynchronous proxy reads what threads have written without a fence
     deadlock,    // no thread can go on
-    livelock,    // a loop waits for memory that no thread will write
+    livelock,    // a loop waits for memory that no thread will write, or goes round for ever
+    timeout,     // the time of the call is over
     assertion,   // T.device_assert, T.assume
     fault,       // anything else that stops a thread: a division by zero, …
   } kind = Kind::fault;

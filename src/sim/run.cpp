@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "ir/intrinsic.h"
 #include "sim/barrier.h"
 #include "sim/cluster.h"
@@ -66,6 +67,7 @@ void Launch::execute_quantum(Warp& w) {
     int64_t before = w.block->executed, most = std::min(left, piece);
     explorer ? execute<true>(w, most) : execute(w, most);
     left -= most;
+    heed(w, w.block->executed - before);
     if (findings.astray) astray += w.block->executed - before;
   }
 }
@@ -151,7 +153,8 @@ void Launch::run() {
   choose_blocks();
   int64_t wanted =
       together() || explorer ? int64_t(blocks.size()) * code.cluster_size() : schedule.residents();
-  int64_t begun = int64_t(blocks.size()) * code.cluster_size();
+  now_at(nullptr);
+  if (attention.task) attention.task->all = int64_t(blocks.size()) * code.cluster_size();
   Ready ready;
   while (!is_pointless() && (!explorer || !explorer->abandoned())) {
     while (int64_t(residents.size()) < wanted && !blocks.empty()) {
@@ -168,7 +171,7 @@ void Launch::run() {
       explore(ready.warps);
     else
       step(*ready.warps[schedule.pick(ready.numbers)]);
-    if (options.progress && ended > told) options.progress(told = ended, begun);
+    if (attention.task) attention.task->done = ended;
   }
 }
 
@@ -358,7 +361,8 @@ bool writes_unseen(const sim::Code& code) {
 }
 
 SimulationReport run_once(const Simulation& s, std::span<const HostArg> args,
-                          const SimulationOptions& options, sim::Explorer* explorer = nullptr) {
+                          const SimulationOptions& options, const Deadline& deadline,
+                          sim::Explorer* explorer = nullptr) {
   Host host(s.f);
   host.bind(args);
   for (BufferId id : s.f.workspaces) host.begin(id);
@@ -367,7 +371,12 @@ SimulationReport run_once(const Simulation& s, std::span<const HostArg> args,
   sim::GlobalShadow cells;
   bool everything = options.watch;
   for (auto& code : s.kernels) {
-    sim::Launch launch{.code = code, .host = host, .options = options, .findings = findings, .cells = cells};
+    sim::Launch launch{.code = code,
+                       .host = host,
+                       .options = options,
+                       .findings = findings,
+                       .cells = cells,
+                       .deadline = deadline};
     launch.explorer = explorer;
     if (explorer) launch.check_small();
     cells.begin(s.global_unit, launch.fresh());
@@ -402,6 +411,7 @@ SimulationReport simulate_all(const Simulation& s, std::span<const HostArg> args
   Snapshot before(args);
   sim::Explorer explorer;
   int64_t orders = 0;
+  Deadline deadline(options.limits.seconds);
   do {
     if (orders == sim::Explorer::most_orders)
       fail(s.kernels[0].kernel->span,
@@ -409,12 +419,12 @@ SimulationReport simulate_all(const Simulation& s, std::span<const HostArg> args
            "smaller case",
            s.kernels[0].kernel->name, orders);
     if (orders++ > 0) before.restore();
-    SimulationReport report = run_once(s, args, options, &explorer);
+    SimulationReport report = run_once(s, args, options, deadline, &explorer);
     report.schedules = orders;
     if (!report.findings.empty()) return report;
   } while (explorer.next());
   before.restore();
-  SimulationReport report = run_once(s, args, options);
+  SimulationReport report = run_once(s, args, options, deadline);
   report.schedules = orders;
   return report;
 }
@@ -427,11 +437,12 @@ SimulationReport simulate(const Simulation& s, std::span<const HostArg> args,
   std::optional<Snapshot> before;
   if (options.schedules > 1) before.emplace(args);
   SimulationReport report;
+  Deadline deadline(options.limits.seconds);
   for (int64_t i = 0; i < std::max<int64_t>(1, options.schedules); i++) {
     if (i > 0) before->restore();
     SimulationOptions one = options;
     one.seed = options.seed + uint64_t(i);
-    report = run_once(s, args, one);
+    report = run_once(s, args, one, deadline);
     report.schedules = i + 1;
     if (!report.findings.empty()) break;
   }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "sim/host.h"
+#include "sim/limits.h"
 #include "sim/report.h"
 #include "sim/stop.h"
 #include "target/target.h"
@@ -23,13 +24,12 @@ struct SimulationOptions {
   uint64_t seed = 0;
   int64_t schedules = 1;  // seeds from there on, one after another, on the same arguments
   std::vector<int64_t> blocks =
-      {};              // of each kernel, by number (x fastest), those that there are; empty: all
-  int64_t sample = 0;  // or so many, evenly from the first to the last; 0: all
-  bool watch = true;   // races, reads of unwritten memory
-  bool count = false;  // bank cycles, sectors, instructions
-  // Called every so often with the blocks that have ended and all; it may throw.
-  std::function<void(int64_t, int64_t)> progress = {};
+      {};                 // of each kernel, by number (x fastest), those that there are; empty: all
+  int64_t sample = 0;     // or so many, evenly from the first to the last; 0: all
+  bool watch = true;      // races, reads of unwritten memory
+  bool count = false;     // bank cycles, sectors, instructions
   StopHandler stop = {};  // called by each warp at each breakpoint; it may throw
+  RunLimits limits = RunLimits::of_environment(1'000'000);
 };
 
 // One argument per parameter.  Thread-safe.  What is wrong with the program itself is in the findings; of

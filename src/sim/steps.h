@@ -37,8 +37,9 @@ void narrow(Warp& w, const Operation& o);        // to the threads where a holds
 void narrow_group(Warp& w, const Operation& o);  // to threads [value, value + count)
 void narrow_else(Warp& w, const Operation& o);   // to those that `narrow` left out
 void widen(Warp& w, const Operation& o);
-void save(Warp& w, const Operation& o);       // the mask, for a while loop
-void narrow_on(Warp& w, const Operation& o);  // further, until no thread is left
+void enter_while(Warp& w, const Operation& o);  // the loop `value`
+void save(Warp& w, const Operation& o);         // the mask, for a while loop
+void narrow_on(Warp& w, const Operation& o);    // further, until no thread is left
 void jump(Warp& w, const Operation& o);
 // Jumps of some threads.  `row` of an operation that may go forward is a label, whose place is found at the
 // end.

@@ -187,14 +187,30 @@ void Translator::if_statement(const If& n) {
   end_narrow(narrowed, has_control(n.then_body) || has_control(n.else_body));
 }
 
+namespace {
+
+// Does it change memory that others see?  A loop that does not waits for others, or computes: see
+// Launch::wake.
+bool changes_memory(const Function& f, const Stmt& body) {
+  return contains(
+      body, [&](const Store& s) { return f[s.buffer].scope != Scope::local; },
+      [](const Call& c) {
+        return c.intrinsic->atomic != Intrinsic::Atomic::none || is_foreign(*c.intrinsic);
+      });
+}
+
+}  // namespace
+
 void Translator::while_statement(const While& n) {
   bool may_jump = has_control(n.body);
   if (may_jump) emit({.run = enter_jumping});
+  Scalar number = scalar(changes_memory(f, n.body) ? code.loops++ : int64_t(0));
+  emit({.run = enter_while, .value = number});
   emit({.run = save});
   size_t begin = now().size();
   next_temporary = 0;
   Value cond = value(n.cond);
-  emit({.run = narrow_on, .a = cond.slot, .count = cond.uniform ? 1 : code.warp});
+  emit({.run = narrow_on, .a = cond.slot, .count = cond.uniform ? 1 : code.warp, .value = number});
   size_t test = now().size() - 1;
   int32_t done = may_jump ? labels++ : -1;
   if (may_jump) emit({.run = begin_trip});

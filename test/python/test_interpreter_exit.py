@@ -62,13 +62,18 @@ a, number = np.ones(64, "f4"), iter(range(1 << 30))
 daemons(lambda: copy(a, next(number)))
 """
 CALLBACK = """
-kernel = tilelang.compile(product(128), target="sim:sm_80")
-a, c = np.ones((128, 128), "f4"), np.zeros((128, 128), "f4")
-def told(done, all):
-    sum(range(5000))
-def work():
-    kernel._kernel.simulate([a, a, c], [], 0, 1, [], 0, True, False, told)
-daemons(work)
+def twice(x):
+    return sum(x for _ in range(2000)) / 1000
+
+@T.prim_func
+def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            B[i] = T.call_extern("float32", "twice", A[i], eval=twice)
+
+kernel = tilelang.compile(main, target="sim:sm_80")
+a, b = np.ones(64, "f4"), np.zeros(64, "f4")
+daemons(lambda: kernel(a, b))
 """
 
 

@@ -1,7 +1,4 @@
-"""kernel.simulate(): its options, its progress bar, kernels that return, and what its defaults are."""
-
-import io
-import sys
+"""kernel.simulate(): its options, kernels that return, and what its defaults are."""
 
 import numpy as np
 import pytest
@@ -100,42 +97,6 @@ def test_defaults(monkeypatch):
     monkeypatch.setattr(simulation, "defaults", simulation.Defaults())
     kernel.launch([out])
     assert out[:, 0].tolist() == list(range(10))
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_progress(monkeypatch):
-    """A bar from the third second on, on a terminal only: time is made to pass with each block."""
-    now = iter(range(0, 1000))
-    monkeypatch.setattr(simulation.time, "monotonic", lambda: next(now))
-    for terminal, shows in [(Terminal(), True), (io.StringIO(), False)]:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        numbers(60, 200).simulate(np.zeros((60, 32), "int32"))
-        assert ("simulating main" in terminal.getvalue()) == shows
-        if shows:
-            assert "/60" in terminal.getvalue() and "block" in terminal.getvalue()
-
-
-def test_no_bar_before_two_seconds(monkeypatch):
-    monkeypatch.setattr(simulation.time, "monotonic", lambda: 0.0)
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    numbers(8).simulate(np.zeros((8, 32), "int32"))
-    assert sys.stderr.getvalue() == ""
-
-
-def test_an_interruption_ends_the_run(monkeypatch):
-    """Ctrl-C, seen in the progress that is reported."""
-
-    def stop():
-        raise KeyboardInterrupt
-
-    calls = iter(range(100))
-    monkeypatch.setattr(simulation.time, "monotonic", lambda: 0.0 if next(calls) == 0 else stop())
-    with pytest.raises(KeyboardInterrupt):
-        numbers(8).simulate(np.zeros((8, 32), "int32"))
 
 
 def returning(target):

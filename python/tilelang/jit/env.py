@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import _core
+
 _FOLDER = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
@@ -32,6 +34,8 @@ class EnvVar:
         self._forced_value = None
         if value != self.get():  # what it is anyway is not held
             self._forced_value = value
+        held = self._forced_value
+        _core.set_environment(self.key, None if held is None else str(held))  # for what C++ asks itself
 
     def __repr__(self) -> str:
         return f"EnvVar({self.key!r}, {self.default!r})"

@@ -1,6 +1,7 @@
 """`python -m tilelang sim SCRIPT`: the script runs as it is, but each of its kernels is simulated.
 
-    python -m tilelang sim [--target sim:CHIP] [--seed N] [--schedules N] [--blocks N|A,B,…] script.py …
+    python -m tilelang sim [--target sim:CHIP] [--seed N] [--schedules N] [--blocks N|A,B,…] [--timeout S]
+                          script.py …
 
 Kernels for a GPU are simulated for its chip, all others for sim:sm_90a; the reference stays what it is.  The
 first finding ends the script, with exit status 1; else there is a line for each kernel that was simulated."""
@@ -22,6 +23,7 @@ from typing import Any
 from .. import _core
 from ..front.errors import CompileError
 from ..jit import config
+from ..jit.env import env
 from . import host_torch, simulation
 from .simulation import plural
 
@@ -159,6 +161,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--blocks", type=_blocks, help="how many blocks of a grid to sample, or their numbers: 0,5,7"
     )
+    parser.add_argument(
+        "--timeout", metavar="S", type=float, help="seconds that one call may take (default 3600; 0: any)"
+    )
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own")
     options = parser.parse_args(argv)
@@ -166,6 +171,10 @@ def main(argv: list[str]) -> int:
         parser.error(f"no file '{options.script}'")
     if options.schedules < 1 or options.seed < 0 or (isinstance(options.blocks, int) and options.blocks < 1):
         parser.error("--schedules and --blocks are at least 1, --seed at least 0")
+    if options.timeout is not None:
+        if not 0 <= options.timeout < float("inf"):
+            parser.error("--timeout is a number of seconds, at least 0")
+        env.TILELANG_SIM_TIMEOUT = str(options.timeout)
     script = Script()
     if options.target:
         try:

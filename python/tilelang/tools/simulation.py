@@ -8,11 +8,8 @@ with both source lines. docs/simulator.md says what is modelled."""
 from __future__ import annotations
 
 import json
-import sys
-import time
 import warnings
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +37,7 @@ class Finding(_Placed):
     """One thing that is wrong, at one place of the program.
 
     kind: "race", "unwritten", "outside", "misaligned", "barrier", "divergence", "overflow", "fence",
-    "deadlock", "livelock", "assertion" or "fault".
+    "deadlock", "livelock", "timeout", "assertion" or "fault".
     place: (file, line, column) of the user's statement, None for generated code; statement: the same as
     the machine runs it. other_place, other_statement, other_thread: of the access that it meets.
     block: "block (1, 0) of main"; thread: its number in the block. index: the element of `buffer`; address:
@@ -239,28 +236,6 @@ class Defaults:
 defaults = Defaults()
 
 
-@contextmanager
-def _progress(what: str):
-    """A bar on a terminal, from the third second on; a function of (blocks done, all)."""
-    begin, bar = time.monotonic(), None
-
-    def show(done: int, total: int) -> None:
-        nonlocal bar
-        if bar is None:
-            if time.monotonic() - begin < 2 or not sys.stderr.isatty():
-                return
-            from tqdm import tqdm
-
-            bar = tqdm(total=total, desc=f"simulating {what}", unit="block", leave=False)
-        bar.update(done - bar.n)
-
-    try:
-        yield show
-    finally:
-        if bar is not None:
-            bar.close()
-
-
 def _sampled(blocks: Any) -> tuple[list[int], int]:
     """Block numbers, and how many to take evenly where only a number is given."""
     if blocks is None:
@@ -354,19 +329,17 @@ def _simulate_all(
     """On all of its parameters, of which `fresh` hold nothing yet."""
     numbers, sample = _sampled(options["blocks"])
     seed, schedules = _at_least(0, "seed", options["seed"]), _schedules(options["schedules"])
-    with _progress(kernel._func.name) as show:
-        row = kernel._kernel.simulate(
-            full,
-            fresh,
-            seed,
-            schedules,
-            numbers,
-            sample,
-            options["watch"],
-            options["count"],
-            show,
-            Stops(kernel) if kernel._func.breakpoints else None,
-        )
+    row = kernel._kernel.simulate(
+        full,
+        fresh,
+        seed,
+        schedules,
+        numbers,
+        sample,
+        options["watch"],
+        options["count"],
+        Stops(kernel) if kernel._func.breakpoints else None,
+    )
     report = report_of(row)
     if options["count"]:
         kernel.simulation = report
