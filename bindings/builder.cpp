@@ -165,8 +165,7 @@ void bind_values(nb::module_& m) {
                      return tuple_of(strides);
                    })
       .def_prop_ro("scope", [](const Buffer& b) { return scope_name(b.info()); })
-      .def(
-          "show", [](const Buffer& b, const Expr& e) { return print(e, &b.draft->function); }, "value"_a);
+      .def("show", [](const Buffer& b, const Expr& e) { return print(e, &b.draft->function); }, "value"_a);
   nb::class_<IndexMap>(m, "ValueFunction");
   nb::class_<BufferRegion>(m, "Region")
       .def(

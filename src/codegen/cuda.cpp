@@ -214,12 +214,23 @@ bool moves_registers(const Kernel& kernel) {
   return moves;
 }
 
+// Does a block send to another's shared memory, or its own? That is an illegal instruction in a kernel that
+// is launched without clusters, also where one block would be a cluster (seen on an H200).
+bool sends_in_cluster(const Kernel& kernel) {
+  return contains(kernel.body, [](const Call& n) {
+    const AsyncInstr* row = n.intrinsic ? async_row_of(*n.intrinsic) : nullptr;
+    return row && row->does == AsyncInstr::AsyncKind::bulk_push;
+  });
+}
+
 // ptxas lets registers be handed over only where it knows how many a thread has at launch, which a least
 // number of blocks says (C7508).
 std::string launch_bounds(const Kernel& kernel, int64_t threads, int64_t blocks) {
   if (!blocks && moves_registers(kernel)) blocks = 1;
-  std::string cluster =
-      cluster_size(kernel) > 1 ? fmt::format("__cluster_dims__({}) ", fmt::join(kernel.cluster, ", ")) : "";
+  std::string cluster = cluster_size(kernel) > 1
+                            ? fmt::format("__cluster_dims__({}) ", fmt::join(kernel.cluster, ", "))
+                        : sends_in_cluster(kernel) ? "__cluster_dims__(1, 1, 1) "
+                                                   : "";
   return blocks ? fmt::format("{}__launch_bounds__({}, {})", cluster, threads, blocks)
                 : fmt::format("{}__launch_bounds__({})", cluster, threads);
 }

@@ -71,8 +71,8 @@ struct Note {
   BufferId buffer = {};  // that it is about, if about one
   std::string by = {},
               strictness = {};  // of a layout: the statement that decided it, and how strongly ("strict", …)
-  bool asked = false;  // the program asks for what was not done: an error with Options::strict
-  bool warns = false;  // it costs so much that whoever compiles the program is told
+  bool asked = false;           // the program asks for what was not done: an error with Options::strict
+  bool warns = false;           // it costs so much that whoever compiles the program is told
 };
 
 // What every call checks before it launches anything: a condition over integer parameters, which is a fact as

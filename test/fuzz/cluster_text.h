@@ -16,20 +16,21 @@ struct ClusterText : AsyncText {
   void arrive_at_rank(const std::string& barrier) {
     line("mbarrier_arrive_remote{}(address_of({}), 0)", chance(50) ? "_release" : "", barrier);
   }
-  // Each thread stores for another one, 4 to 16 bytes; all meet in between.
+  // Each thread stores for another one, 1 to 16 bytes; all meet in between.
   void stores() {
-    int64_t words = pick<int64_t>({1, 2, 4});
-    std::string s = shared("S", "i32", words * threads), d = shared("D", "i32", words * threads);
-    std::string acc = begin_sum("i32"), i = fresh_name("i");
-    under(fmt::format("for {} in serial({})", i, words),
-          [&] { line("{}[t*{} + {}] = {} + cast<i32>({})", s, words, i, mix("i32", acc + "[0]", "3"), i); });
+    int64_t bytes = pick<int64_t>({1, 2, 4, 8, 16}), words = std::max<int64_t>(1, bytes / 4);
+    std::string type = bytes == 1 ? "u8" : bytes == 2 ? "i16" : "i32";
+    std::string s = shared("S", type, words * threads), d = shared("D", type, words * threads);
+    std::string acc = begin_sum(type), i = fresh_name("i");
+    under(fmt::format("for {} in serial({})", i, words), [&] {
+      line("{}[t*{} + {}] = {} + cast<{}>({})", s, words, i, mix(type, acc + "[0]", "3"), type, i);
+    });
     sync_all();
     std::string from = fmt::format("(t + {}) % {}", below(threads), threads);
-    line("cluster_store_{0}(address_of({1}[t*{2}]), address_of({3}[({4})*{2}]), 0)", words * 4, d, words, s,
-         from);
+    line("cluster_store_{0}(address_of({1}[t*{2}]), address_of({3}[({4})*{2}]), 0)", bytes, d, words, s, from);
     sync_all();
-    take(acc, "i32", fmt::format("{}[{}]", d, somewhere(std::to_string(words * threads))));
-    end_sum(acc, "i32");
+    take(acc, type, fmt::format("{}[{}]", d, somewhere(std::to_string(words * threads))));
+    end_sum(acc, type);
   }
   // One thread sends what all have stored; the threads wait for its bytes, and have arrived where it is free.
   void sends() {

@@ -118,7 +118,7 @@ OPENED = {
         "finalised, on line 7: open it again"
     ),
     "\tT.copy(A[0, 0:8], o)\nT.finalize_reducer(o)": "write to it as a whole",
-    "\tT.atomic_add(o[0], 1.0)\nT.finalize_reducer(o)": "atomics are for tensors",
+    "\tT.atomic_add(o[0], 1.0)\nT.finalize_reducer(o)": "has a part of its value, so it has no address",
 }
 REFUSED = {
     "o = T.alloc_reducer((8,), 'float32')\nfor i in T.Parallel(8):\n    \to[i] += A[i, 0]\nT.clear(o)\n"

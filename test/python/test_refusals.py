@@ -67,7 +67,6 @@ WRONG = {
     "300 opens a reducer of bytes": ("o = T.alloc_reducer((4,), 'uint8', 'sum')\nT.reducer_init(o, "
                                      "T.int32(300))", 2,
                                      "300 does not fit in uint8"),
-    "1e9 in a half": ("A[0] = T.float16(1e9)", 1, "does not fit in float16"),
     "two first values": ("x = T.alloc_var('int32', 1, 2)", 1, "then its first value and the scope"),
     "a variable that is shared": ("x = T.alloc_var('int32', scope='shared')", 1, "belongs to one thread"),
     "parts of an array of each thread": (DIVIDED + "for i in T.Parallel(128):\n    A[i] = l[i]", 7,

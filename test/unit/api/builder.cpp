@@ -84,7 +84,7 @@ TEST_CASE("types meet as in C, and keep their values") {
   CHECK(promote(f16, bf16) == f32);
   CHECK(promote(f64, bf16) == f64);
   CHECK(promote(boolean, i8) == i8);
-  CHECK(apply_binary(BinaryOp::shr, var("b", u8), var("n", i32), {})->dtype == u8);
+  CHECK(apply_binary(BinaryOp::shr, var("b", u8), var("n", i32), {})->dtype == i32);
 }
 
 TEST_CASE("numbers that do not fit are errors") {

@@ -253,7 +253,7 @@ TEST_CASE("sm_90a is sm_90, and has the products of warpgroups") {
   CHECK(own.matrix == plain.matrix);
   CHECK(own.copies == plain.copies);
   CHECK(own.async.data() == plain.async.data());
-  CHECK_EQ(own.async.size(), plain.async.size() + 7);
+  CHECK_EQ(own.async.size(), plain.async.size() + 8);
   for (auto* t : all_targets()) CHECK_EQ(t->warpgroup.empty(), t != &own);
   CHECK(own.atomics.data() == plain.atomics.data());
   CHECK_EQ(own.shared_bytes, plain.shared_bytes);
