@@ -221,7 +221,7 @@ def _cpu_text(words: list[str]) -> str:
     before = [words[i] for i in range(len(words) - 1) if words[i + 1] in strange]
     if any(not word.startswith("-") or "=" in word for word in before):
         return " ".join(words)  # which is refused
-    return " ".join(["cpu", *named])
+    return " ".join(["llvm" if words[0] == "llvm" else "cpu", *named])
 
 
 _BACKENDS = ("auto", "tvm_ffi", "cython", "ctypes", "dlpack", "nvrtc", "torch", "cutedsl", None)
