@@ -27,7 +27,8 @@ struct ClusterText : AsyncText {
     });
     sync_all();
     std::string from = fmt::format("(t + {}) % {}", below(threads), threads);
-    line("cluster_store_{0}(address_of({1}[t*{2}]), address_of({3}[({4})*{2}]), 0)", bytes, d, words, s, from);
+    line("cluster_store_{0}(address_of({1}[t*{2}]), address_of({3}[({4})*{2}]), 0)", bytes, d, words, s,
+         from);
     sync_all();
     take(acc, type, fmt::format("{}[{}]", d, somewhere(std::to_string(words * threads))));
     end_sum(acc, type);
