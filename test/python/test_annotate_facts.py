@@ -251,7 +251,6 @@ def test_fast_math_on_the_cpu(tmp_path):
 def test_compile_time_limit(tmp_path, monkeypatch):
     """TILELANG_COMPILE_TIMEOUT_SECONDS and TILELANG_AUTO_TUNING_CPU_COUNTS, of several compilations."""
     import threading
-    import time
     from concurrent.futures import TimeoutError as TooLong
 
     from tilelang.env import env
@@ -261,12 +260,10 @@ def test_compile_time_limit(tmp_path, monkeypatch):
     assert env.get_compile_threads() == 2 and env.get_compile_timeout_seconds() is None
     assert run_all(lambda x: x * x, [1, 2, 3], None, False) == [1, 4, 9]
     monkeypatch.setenv("TILELANG_COMPILE_TIMEOUT_SECONDS", "1")
-    ended = threading.Event()
-    begin = time.monotonic()
-    assert run_all(lambda x: ended.wait(20) if x else 7, [0, 1], None, True) == [7, None]
+    ended = threading.Event()  # nobody sets it before both have been given up
+    assert run_all(lambda x: ended.wait(600) if x else 7, [0, 1], None, True) == [7, None]
     with pytest.raises(TooLong):
-        run_all(lambda x: ended.wait(20), [1], None, False)
-    assert time.monotonic() - begin < 15
+        run_all(lambda x: ended.wait(600), [1], None, False)
     ended.set()
     monkeypatch.setenv("TILELANG_AUTO_TUNING_DISABLE_CACHE", "1")
     assert env.is_autotune_cache_disabled()

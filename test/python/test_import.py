@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import tilelang
@@ -23,16 +22,12 @@ def test_imports_neither_numpy_nor_torch():
     assert run(code) == "[]\n"
 
 
-def test_import_time():
-    best = {"pass": 1e9, "import tilelang": 1e9}
-    for attempt in range(50):  # other work may stand in the way of many
-        for code in best:
-            begin = time.perf_counter()
-            run(code)
-            best[code] = min(best[code], time.perf_counter() - begin)
-        if attempt >= 6 and best["import tilelang"] - best["pass"] < 0.060:
-            break
-    assert best["import tilelang"] - best["pass"] < 0.060
+def test_an_import_loads_one_module_of_ours():
+    """The rest comes where it is asked for."""
+    code = "import sys; before = set(sys.modules); import tilelang; print(*(set(sys.modules) - before))"
+    loaded = run(code).split()
+    assert [name for name in loaded if name.startswith("tilelang")] == ["tilelang"]
+    assert len(loaded) <= 12  # of the standard library
 
 
 def test_names_of_the_package():
