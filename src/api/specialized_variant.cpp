@@ -60,8 +60,11 @@ std::vector<Stride> strides_of(const Function& f) {
       strides.push_back(stride);
     }
   }
-  std::ranges::stable_sort(strides, {}, [](const Stride& s) { return s.factors.size(); });
-  return strides;
+  std::vector<Stride> fewest_first;
+  for (size_t factors = 0; fewest_first.size() < strides.size(); factors++)
+    for (auto& s : strides)
+      if (s.factors.size() == factors) fewest_first.push_back(s);
+  return fewest_first;
 }
 
 // What each variable must be divisible by, so that all strides are whole numbers of 16 bytes, as far as
