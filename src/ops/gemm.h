@@ -53,6 +53,8 @@ struct GemmChoice {
   std::optional<std::array<int64_t, 2>> grid = {};  // of warpgroups, that the products of C have in common
 };
 GemmChoice choose_strategy(const Gemm& g, const LayoutContext& ctx);
+// The products that add to C, and how often each runs: an extent that only the run knows counts as several.
+std::vector<std::pair<const Tile*, double>> products_of(const Stmt& body, BufferId sums);
 // "", or why it is not by wgmma, alone or for the products that add to the same accumulator.
 std::string why_not_by_warpgroups(const Gemm& g, const LayoutContext& ctx);
 // The strategy of an instruction that the target has.

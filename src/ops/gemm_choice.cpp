@@ -112,25 +112,6 @@ Owner cheapest_owner(const std::vector<Product>& all) {
   return best;
 }
 
-// The products that add to C, and how often each runs: an extent that only the run knows counts as several.
-std::vector<std::pair<const Tile*, double>> products_of(const Stmt& body, BufferId sums) {
-  constexpr int64_t several = 8;
-  std::vector<std::pair<const Tile*, double>> all;
-  auto each = [&](const Stmt& s, auto visitor) {
-    visit(s, [&](const Tile& t) {
-      if (t.op->name == "gemm" && region_of(t, 2).buffer == sums) visitor(&t);
-    });
-  };
-  each(body, [&](const Tile* t) { all.emplace_back(t, 1); });
-  visit(body, [&](const For& n) {
-    double extent = double(as_int(n.extent).value_or(several));
-    each(n.body, [&](const Tile* t) {
-      std::ranges::find(all, t, [](auto& x) { return x.first; })->second *= extent;
-    });
-  });
-  return all;
-}
-
 // Measured: what mma.sync reaches of the rate of warpgroups (bench/results/2026-11-23-pipelines.md).
 constexpr double rate_of_warps = 0.62;
 constexpr double never = 1e9;  // where no tile for sums fits beside the others
@@ -203,6 +184,24 @@ void choose_with_others(const Gemm& g, const LayoutContext& ctx,
 }
 
 }  // namespace
+
+std::vector<std::pair<const Tile*, double>> products_of(const Stmt& body, BufferId sums) {
+  constexpr int64_t several = 8;
+  std::vector<std::pair<const Tile*, double>> all;
+  auto each = [&](const Stmt& s, auto visitor) {
+    visit(s, [&](const Tile& t) {
+      if (t.op->name == "gemm" && region_of(t, 2).buffer == sums) visitor(&t);
+    });
+  };
+  each(body, [&](const Tile* t) { all.emplace_back(t, 1); });
+  visit(body, [&](const For& n) {
+    double extent = double(as_int(n.extent).value_or(several));
+    each(n.body, [&](const Tile* t) {
+      std::ranges::find(all, t, [](auto& x) { return x.first; })->second *= extent;
+    });
+  });
+  return all;
+}
 
 const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, const Target& target) {
   for (auto* s : strategies)

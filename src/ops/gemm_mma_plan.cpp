@@ -136,49 +136,135 @@ std::string why_no_warps(const Gemm& g, const MatrixRows& instr, int64_t rows, i
 }
 
 // All grids without an empty row or column that the statement's attributes leave, the best first.
-std::vector<std::pair<Cost, MmaPlan>> plans_of(const Gemm& g, const LayoutContext& ctx) {
+struct Candidate {
+  Cost cost = {};
+  MmaPlan plan = {};
+};
+
+std::vector<Candidate> candidates_of(const Gemm& g, const LayoutContext& ctx) {
   MatrixRows instr = rows_for(g, ctx.target);
   int64_t warps = ctx.team.count / ctx.target.warp;
-  const Attrs& attrs = g.tile.attrs;
-  std::vector<std::pair<Cost, MmaPlan>> plans;
+  std::vector<Candidate> all;
   for (int64_t rows = 1; rows <= warps; rows++)
     for (int64_t cols = 1; cols <= warps / rows; cols++) {
       if (!may_be(g, "warps_m", rows) || !may_be(g, "warps_n", cols)) continue;
       if (!why_no_warps(g, instr, rows, cols, warps).empty()) continue;
       MmaPlan p = plan_of(g, instr, ctx.target.warp, rows, cols);
-      plans.emplace_back(cost_of(g, p, ctx.function), p);
+      all.push_back({cost_of(g, p, ctx.function), p});
     }
+  std::ranges::sort(all, [](auto& a, auto& b) {
+    return std::tuple(a.cost, a.plan.rows, a.plan.cols) < std::tuple(b.cost, b.plan.rows, b.plan.cols);
+  });
+  return all;
+}
+
+std::vector<Candidate> plans_of(const Gemm& g, const LayoutContext& ctx) {
+  std::vector<Candidate> plans = candidates_of(g, ctx);
+  const Attrs& attrs = g.tile.attrs;
   if (plans.empty())
     fail(g.tile.span, "gemm: {}",
-         why_no_warps(g, instr, attrs.get_int("warps_m", 1), attrs.get_int("warps_n", 1), warps));
-  std::ranges::sort(plans, [](auto& a, auto& b) {
-    return std::tuple(a.first, a.second.rows, a.second.cols) <
-           std::tuple(b.first, b.second.rows, b.second.cols);
-  });
+         why_no_warps(g, rows_for(g, ctx.target), attrs.get_int("warps_m", 1), attrs.get_int("warps_n", 1),
+                      ctx.team.count / ctx.target.warp));
   return plans;
 }
 
-}  // namespace
-
 // Of the plans under which most fragments already lie right, the one of least cost.
-MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx) {
+const Candidate& least_moved(const std::vector<Candidate>& plans, const Gemm& g, const LayoutContext& ctx) {
   const Function& f = ctx.function;
-  std::vector<std::pair<Cost, MmaPlan>> plans = plans_of(g, ctx);
   int64_t must = !is_whole_matrix(g.c, f) + (is_fragment(g.a, f) && !is_whole_matrix(g.a, f)) +
                  (is_fragment(g.b, f) && !is_whole_matrix(g.b, f));
-  const MmaPlan* best = nullptr;
+  const Candidate* best = nullptr;
   int64_t least = 0;
-  for (auto& [cost, p] : plans) {
-    int64_t moved = moved_by(g, p, f, ctx.known);
-    if (!best || moved < least) std::tie(best, least) = std::tuple(&p, moved);
+  for (auto& x : plans) {
+    int64_t moved = moved_by(g, x.plan, f, ctx.known);
+    if (!best || moved < least) std::tie(best, least) = std::tuple(&x, moved);
     if (least == must) break;
   }
   return *best;
 }
 
+// ── products of one accumulator ───────────────────────────────────────────────────────────────────────
+// One of them, with the grids that it may have, and how often it runs.
+struct Sharer {
+  Gemm g;
+  std::vector<Candidate> plans = {};
+  int64_t turns = 1;
+
+  const Candidate* that_sums_as(const Fragment& sums) const {
+    auto it =
+        std::ranges::find_if(plans, [&](auto& x) { return same_fragment(mma_accumulator(g, x.plan), sums); });
+    return it == plans.end() ? nullptr : &*it;
+  }
+};
+
+// Those that warps can run on C where it lies; none if there is but one.
+std::vector<Sharer> sharers_of(const Gemm& g, const LayoutContext& ctx) {
+  std::vector<Sharer> all;
+  auto products = products_of(ctx.kernel.body, g.c.buffer);
+  if (products.size() < 2) return all;
+  for (auto& [t, turns] : products) {
+    Sharer x{.g = read_gemm(*t, ctx.function), .turns = int64_t(turns)};
+    if (x.g.in_flight || !is_whole_matrix(x.g.c, ctx.function) || !gemm_mma.applies(x.g, ctx).empty())
+      continue;
+    x.plans = candidates_of(x.g, ctx);
+    if (!x.plans.empty()) all.push_back(std::move(x));
+  }
+  return all;
+}
+
+// What all products cost where C lies so: fragments to move first, then as each of them alone counts.
+std::array<int64_t, 5> cost_of(const std::vector<Sharer>& all, const Fragment& sums,
+                               const LayoutContext& ctx) {
+  std::array<int64_t, 5> out = {};
+  for (auto& x : all) {
+    const Candidate* found = x.that_sums_as(sums);
+    const Candidate& runs = found ? *found : x.plans.front();
+    int64_t steps = runs.plan.steps(x.g);
+    auto& [policy, tiles, loads, warps] = runs.cost;
+    out[0] += x.turns * (moved_by(x.g, runs.plan, ctx.function, ctx.known) + !found);
+    out[1] += x.turns * policy;
+    out[2] += x.turns * steps * tiles;
+    out[3] += x.turns * steps * loads;
+    out[4] += x.turns * warps;
+  }
+  return out;
+}
+
+// How C lies best for the products that add to it; null where there is but one.
+std::optional<Fragment> common_sums(const Gemm& g, const LayoutContext& ctx) {
+  std::vector<Sharer> all = sharers_of(g, ctx);
+  std::optional<Fragment> best;
+  std::array<int64_t, 5> least = {};
+  std::vector<Fragment> seen;
+  for (auto& x : all)
+    for (auto& candidate : x.plans) {
+      Fragment sums = mma_accumulator(x.g, candidate.plan);
+      if (std::ranges::any_of(seen, [&](auto& s) { return same_fragment(s, sums); })) continue;
+      seen.push_back(sums);
+      std::array<int64_t, 5> cost = cost_of(all, sums, ctx);
+      if (!best || cost < least) std::tie(best, least) = std::tuple(std::move(sums), cost);
+    }
+  return best;
+}
+
+}  // namespace
+
+// A product that lays C out does so for all that add to it; one that finds it laid out follows.
+MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx) {
+  std::vector<Candidate> plans = plans_of(g, ctx);
+  bool is_free =
+      g.lays_out && is_whole_matrix(g.c, ctx.function) && !ctx.known.fragments.contains(g.c.buffer);
+  if (plans.size() > 1 && is_free)
+    if (auto sums = common_sums(g, ctx)) {
+      Sharer own{.g = g, .plans = plans};
+      if (const Candidate* found = own.that_sums_as(*sums)) return found->plan;
+    }
+  return least_moved(plans, g, ctx).plan;
+}
+
 bool may_sum_as(const Gemm& g, const LayoutContext& ctx, const Fragment& fragment) {
   return std::ranges::any_of(plans_of(g, ctx),
-                             [&](auto& x) { return same_fragment(mma_accumulator(g, x.second), fragment); });
+                             [&](auto& x) { return same_fragment(mma_accumulator(g, x.plan), fragment); });
 }
 
 Attrs record_of(const MmaPlan& p) {

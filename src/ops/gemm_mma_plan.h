@@ -25,7 +25,8 @@ Fragment mma_accumulator(const Gemm& g, const MmaPlan& p);
 
 // "" or the reason why no instruction fits, within the statement's attributes.
 std::string why_no_mma(const Gemm& g, const Target& target, int64_t threads);
-// The best plan within the given attributes; CompileError where these are impossible.
+// The best plan within the given attributes, for all products that add to C where nothing laid it out yet;
+// CompileError where the attributes are impossible.
 MmaPlan choose_plan(const Gemm& g, const LayoutContext& ctx);
 // Is there a plan whose sums lie so?
 bool may_sum_as(const Gemm& g, const LayoutContext& ctx, const Fragment& fragment);

@@ -26,7 +26,7 @@ TEST_CASE("products of one accumulator compute what the reference does" * doctes
                       .fresh = 8,
                       .share = 0.1,
                       .make = of_one_accumulator,
-                      .targets = {"sim:sm_80", "sim:sm_90a"}});
+                      .targets = {"sim:sm_80", "sim:sm_120", "sim:sm_90a"}});
 }
 
 TEST_CASE("products of one accumulator by named instructions compute what the reference does" *
@@ -41,7 +41,9 @@ TEST_CASE("products of one accumulator by named instructions compute what the re
 
 constexpr std::string_view sums_features = R"(
   A in registers
+  A in registers, transposed
   B along its columns
+  B in registers
   a clear by a scalar
   a clear by the turn
   a named instruction
@@ -84,4 +86,35 @@ TEST_CASE("programs of one accumulator have every feature, and few of its sums c
   CHECK_GE(named * 2, compiled);
   CHECK_LE(moved * 4, compiled);
   CHECK_GE(by_warps, 4);
+}
+
+// Where all products are by mma.sync: why a product's sums go through shared memory.  The sums of all of its
+// instructions lie alike in one grid, so there is always a common one.
+static std::optional<std::string> why_sums_move(const fuzz::Program& p, std::string_view chip) {
+  auto kernel = compile(parse_text(p.text, "fuzz.ir"), *find_target(chip));
+  std::string moved;
+  for (auto& note : kernel.function.notes) {
+    if (note.text.starts_with("fma")) return std::nullopt;
+    if (note.text.starts_with("sums goes through")) moved = note.text;
+  }
+  return moved;
+}
+
+TEST_CASE("the sums of products by mma.sync alone stay where they are") {
+  int64_t alone = 0;
+  for (int64_t seed = 0; seed < 60; seed++) {
+    fuzz::Program p = of_one_accumulator(uint64_t(seed));
+    for (auto* chip : {"sm_80", "sm_90", "sm_120"}) {
+      CAPTURE(p.text);
+      std::optional<std::string> why;
+      try {
+        why = why_sums_move(p, chip);
+      } catch (const CompileError& e) {
+        CHECK_NE(std::string(e.what()).find("the tiles need"), std::string::npos);
+      }
+      CHECK_EQ(why.value_or(""), "");
+      alone += why.has_value();
+    }
+  }
+  CHECK_GE(alone, 100);
 }

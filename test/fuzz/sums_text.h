@@ -31,7 +31,7 @@ struct SumsText : RandomText {
   struct Product {
     std::string type = {}, a = {}, b = {}, attrs = {};
     int64_t k = 32, turns = 1;
-    bool trans_a = false, trans_b = false, in_registers = false;
+    bool trans_a = false, trans_b = false, a_in_registers = false, b_in_registers = false;
   };
   std::string operand_type() {
     if (kind == "i32") return pick<std::string>({"i8", "i8", "u8"});
@@ -75,7 +75,7 @@ struct SumsText : RandomText {
     Product p{.type = pinned ? "f16" : operand_type(), .k = 32 * (1 + below(2))};
     p.turns = chance(70) ? 1 + below(3) : 0;
     p.trans_a = chance(25), p.trans_b = chance(50);
-    p.in_registers = !p.trans_a && !pinned && chance(15);
+    p.a_in_registers = !pinned && chance(25), p.b_in_registers = !pinned && chance(10);
     p.a = fresh("a"), p.b = fresh("b");
     auto shape = [](bool turned, int64_t x, int64_t y) {
       return turned ? fmt::format("{}, {}", y, x) : fmt::format("{}, {}", x, y);
@@ -86,12 +86,14 @@ struct SumsText : RandomText {
         fmt::format(", X{}: {}[{}, {}], Y{}: {}[{}, {}]", p.a, p.type, most, left, p.b, p.type, most, right);
     declarations += fmt::format("    {} = shared {}[{}]\n    {} = shared {}[{}]\n", p.a, p.type, left, p.b,
                                 p.type, right);
-    if (p.in_registers) declarations += fmt::format("    {}r = fragment {}[{}]\n", p.a, p.type, left);
+    if (p.a_in_registers) declarations += fmt::format("    {}r = fragment {}[{}]\n", p.a, p.type, left);
+    if (p.b_in_registers) declarations += fmt::format("    {}r = fragment {}[{}]\n", p.b, p.type, right);
     p.attrs = fmt::format("policy=\"{}\", trans_a={}, trans_b={}",
                           pick<std::string>({"square", "square", "full_row", "full_col"}), int(p.trans_a),
                           int(p.trans_b));
     if (pinned && chance(90)) p.attrs += pin();
-    if (p.in_registers) is("A in registers");
+    if (p.a_in_registers) is(p.trans_a ? "A in registers, transposed" : "A in registers");
+    if (p.b_in_registers) is("B in registers");
     if (!p.trans_b) is("B along its columns");
     is("operands of " + p.type);
     return p;
@@ -103,9 +105,10 @@ struct SumsText : RandomText {
     };
     line("copy({}, {})", part("X" + p.a, p.trans_a, rows, p.k), p.a);
     line("copy({}, {})", part("Y" + p.b, p.trans_b, p.k, columns), p.b);
-    if (p.in_registers) line("copy({0}, {0}r)", p.a);
-    line("gemm({}{}, {}, sums) {{{}, clear_accum={}}}", p.a, p.in_registers ? "r" : "", p.b, p.attrs,
-         clears(turn));
+    if (p.a_in_registers) line("copy({0}, {0}r)", p.a);
+    if (p.b_in_registers) line("copy({0}, {0}r)", p.b);
+    line("gemm({}{}, {}{}, sums) {{{}, clear_accum={}}}", p.a, p.a_in_registers ? "r" : "", p.b,
+         p.b_in_registers ? "r" : "", p.attrs, clears(turn));
   }
   void run(const Product& p) {
     if (p.turns == 0) return multiply(p, "");

@@ -235,6 +235,37 @@ def test_sums_stay_where_no_tile_for_them_fits():
         assert len(exchanges(kernel)) == count
 
 
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_120", "sm_90a"])
+def test_a_product_in_steps_has_the_grid_of_the_others(chip):
+    """Each loop cuts its product into steps, one with A in shared memory and one with A in registers."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, 64), "float16"),
+             D: T.Tensor((64, 256), "float16"), C: T.Tensor((64, 64), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            a, b = T.alloc_shared((64, 64), "float16"), T.alloc_shared((64, 64), "float16")
+            af = T.alloc_fragment((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(D[0, k * 64], b)
+                T.copy(a, af)
+                T.gemm(af, b, c, transpose_B=True)
+            T.copy(c, C)
+
+    kernel = tilelang.compile(main, target=f"sim:{chip}", strict=True)
+    assert exchanges(kernel) == []
+    a, b, d = (random(*s, dtype="float16", seed=i) for i, s in enumerate(((64, 256), (256, 64), (64, 256))))
+    c = np.full((64, 64), np.nan, np.float32)
+    kernel(a, b, d, c)
+    close(c, a.astype("float64") @ b.astype("float64") + a.astype("float64") @ d.T.astype("float64"))
+
+
 def test_at_each_product_it_is_a_warning():
     @T.prim_func
     def main(
