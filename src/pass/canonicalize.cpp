@@ -24,6 +24,7 @@
 #include "pass/passes.h"
 #include "pass/read_first.h"
 #include "pass/specialize_warps.h"
+#include "pass/unused_tiles.h"
 #include "pass/warp_width.h"
 #include "target/effects.h"
 #include "target/limits.h"
@@ -206,6 +207,7 @@ Function canonicalize(Function f, const Target& target) {
   f = specialize_warps(std::move(f), target);
   f = widen_reducers(std::move(f));
   for (Kernel& k : f.kernels) {
+    k.body = without_unused_tiles(f, k.body);
     copy_in_order(f, k, target);
     k.body = with_bulk_updates(f, k, target);
     k.body = with_earlier_rows(k.body, target);
