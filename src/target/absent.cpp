@@ -39,6 +39,7 @@ constexpr Absent kinds[] = {
     {"vulkan", "there is no back end that writes SPIR-V"},
     {"opencl", "there is no back end that writes OpenCL"},
     {"cutedsl", "kernels for NVIDIA's GPUs are CUDA text here, not CuTe DSL: say cuda"},
+    {"ascend", "there is no back end for Ascend's NPUs"},
     {"nvptx", "kernels for NVIDIA's GPUs are CUDA text, of which NVRTC makes PTX: say cuda"},
 };
 

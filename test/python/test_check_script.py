@@ -70,6 +70,28 @@ def checked(tmp_path, capsys, text):
             "5:5",
         ),
         ("def f():\n    T.tcgen05_gemm(1, 2, 3)\n", "T.tcgen05_gemm needs sm_100", "4:5"),
+        (
+            "x = T.alloc_shared((8, 8), 'float32', scope='shared.tmem')\n",
+            "'local.var', not 'shared.tmem': tensor memory needs sm_100's own instructions (tcgen05)",
+            "3:45",
+        ),
+        ("x = T.alloc_buffer((8,), 'int8', 'sharde')\n", "'local.var', not 'sharde'\n", "3:34"),
+        (
+            "f = tilelang.jit(execution_backend='metal')\n",
+            "unknown execution_backend 'metal': there is one runtime",
+            "3:36",
+        ),
+        ("@tilelang.jit(target='cutedsl')\ndef f():\n    pass\n", "not CuTe DSL: say cuda", "3:22"),
+        ("f = tilelang.compile(f, target='metal')\n", "there is no back end for Apple's GPUs", "3:32"),
+        ("f = tilelang.compile(f, target='webgpu')\n", "there is no back end that writes WGSL", "3:32"),
+        ("f = tilelang.compile(f, target='ascend')\n", "no back end for Ascend's NPUs", "3:32"),
+        ("f = tilelang.compile(f, target='cuda -arch=sm_70')\n", "Volta has no asynchronous", "3:32"),
+        (
+            "from tilelang.jit.adapter import CuTeDSLKernelAdapter\n",
+            "CuTeDSLKernelAdapter belongs to the ways in which the published compiler calls",
+            "3:34",
+        ),
+        ("from tvm.script import tir\n", "there is no TVM here", "3:1"),
         ("def f(:\n", "this is not Python", "3:7"),
     ],
 )
@@ -106,8 +128,10 @@ def test_every_name_that_does_not_work(tmp_path, capsys):
     modules = {name.rpartition(".")[0] for name in names if not name.startswith("T.")}
     calls = [f"import {module}\n" for module in sorted(modules)] + [f"{name}\n" for name in names]
     out, status = checked(tmp_path, capsys, "".join(calls))
-    for name, entry in zip(names, (e for e in absent.values() if " = " not in e.declared), strict=True):
-        assert f"{name} {entry.reason}" in out, name
+    entries = (entry for entry in absent.values() if " = " not in entry.declared)
+    first = HEAD.count("\n") + len(modules) + 1
+    for line, (name, entry) in enumerate(zip(names, entries, strict=True), first):
+        assert f"script.py:{line}:1: error: {name} {entry.reason}\n" in out, name
     assert status == 1
 
 

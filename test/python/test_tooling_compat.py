@@ -65,6 +65,12 @@ def test_targets_of_tvm():
     ) == own_target(text)
     assert determine_target("auto") == tilelang.resolve_target("auto")
     assert determine_target(H100, return_object=True).arch == "sm_90a"
+    written = tilelang.tvm.target.Target(text)
+    assert written.arch == "sm_90" and written.attrs["max_num_threads"] == "1024"
+    assert tilelang.tvm.target.Target(written).attrs == written.attrs
+    assert tilelang.tvm.target.Target({"kind": "c", "mcpu": "haswell"}).attrs == {"mcpu": "haswell"}
+    llvm = tilelang.tvm.target.Target("llvm -keys=cpu -num-cores 8")
+    assert tilelang.resolve_target(llvm) == tilelang.resolve_target("cpu")
     assert check_cuda_availability() == tilelang.resolve_target("auto").startswith("cuda")
 
 

@@ -17,7 +17,7 @@ from .control import alloc_global, thread_return
 from .foreign import make_tensor
 from .scalar import cast
 from .thread import sync_threads, sync_warp
-from .tile import alloc_fragment, alloc_local, alloc_shared, alloc_var
+from .tile import alloc_fragment, alloc_local, alloc_shared, alloc_var, no_such_scope
 
 
 def match_buffer(
@@ -59,6 +59,7 @@ Tensor.from_ptr = staticmethod(make_tensor)
 
 _ALLOCATIONS = {"global": alloc_global, "shared": alloc_shared, "shared.dyn": alloc_shared,
                 "local": alloc_local, "local.fragment": alloc_fragment}  # fmt: skip
+SCOPES = (*_ALLOCATIONS, "local.var")
 
 
 def alloc_buffer(
@@ -75,10 +76,7 @@ def alloc_buffer(
             )
         return alloc_var(dtype)
     if scope not in _ALLOCATIONS:
-        raise fail(
-            f"T.alloc_buffer: scope is one of {', '.join(map(repr, [*_ALLOCATIONS, 'local.var']))}, "
-            f"not {scope!r}"
-        )
+        raise fail(no_such_scope("T.alloc_buffer", SCOPES, scope))
     return _ALLOCATIONS[scope](shape, dtype)
 
 

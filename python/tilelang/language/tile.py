@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from .._core import Buffer, Expr, Region
@@ -38,10 +39,18 @@ def _shape(shape: Any, what: str, hint: str) -> list:
 _SCOPES = {"shared": "shared", "shared.dyn": "shared", "local.fragment": "fragment", "local": "local"}
 
 
+def no_such_scope(what: str, known: Iterable[str], scope: Any) -> str:
+    """What is said of a scope that a function of allocation does not know."""
+    text = f"{what}: scope is one of {', '.join(map(repr, known))}, not {scope!r}"
+    if isinstance(scope, str) and "tmem" in scope:
+        text += ": tensor memory needs sm_100's own instructions (tcgen05), which this version does not have"
+    return text
+
+
 def _scope(what: str, scope: str) -> str:
     """Where the elements live: a scope that is given counts, whatever the function is called."""
     if scope not in _SCOPES:
-        raise fail(f"{what}: scope is one of {', '.join(map(repr, _SCOPES))}, not {scope!r}")
+        raise fail(no_such_scope(what, _SCOPES, scope))
     return _SCOPES[scope]
 
 

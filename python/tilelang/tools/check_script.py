@@ -25,8 +25,10 @@ from ..front.errors import CompileError, compile_error
 from ..front.parse import Rewriter, site_of
 from ..front.rewritten import star_of_kernel
 from ..front.texts import Text, show
-from ..jit.config import unknown_key
+from ..jit.config import check_backend, unknown_key
 from ..jit.kernel import resolve_target
+from ..language.lower_level import SCOPES
+from ..language.tile import no_such_scope
 
 _TOPS = ("tilelang", "tvm")
 _MACROS = ("macro", "inline")
@@ -193,6 +195,10 @@ class Checker(ast.NodeVisitor):
                 and "-arch=" in node.value
             ):
                 resolve_target(node.value)
+            elif parameter == "execution_backend":
+                check_backend(node.value)
+            elif parameter == "scope" and called.startswith("alloc") and node.value not in SCOPES:
+                self.fault(no_such_scope(f"T.{called}", SCOPES, node.value), node)
         except CompileError as error:
             self.fault(error.text, node)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ...jit.config import target_scopes, target_text
@@ -13,8 +14,12 @@ class Target(str):
     """A target as text; `Target("cuda -arch=sm_90")` can be given wherever a target is taken; in a `with` it
     is the one of compilations that name none."""
 
+    attrs: dict[str, str]
+
     def __new__(cls, target: Any, host: Any = None) -> Target:
-        return super().__new__(cls, target_text(target))
+        made = super().__new__(cls, target_text(target))
+        made.attrs = _attributes(target)
+        return made
 
     def __enter__(self) -> Target:
         target_scopes.append(str(self))
@@ -41,6 +46,18 @@ class Target(str):
     def arch(self) -> str:
         """What -arch= says; empty without it."""
         return next((word[6:] for word in self.split() if word.startswith("-arch=")), "")
+
+
+def _attributes(target: Any) -> dict[str, str]:
+    """The attributes that a target was written with, those too that have no meaning here."""
+    if isinstance(target, Target):
+        return dict(target.attrs)
+    if isinstance(target, str) and target.lstrip().startswith("{"):
+        target = json.loads(target)
+    if isinstance(target, dict):
+        return {key: value for key, value in target.items() if key != "kind" and value is not None}
+    words = str(target).split()[1:]
+    return dict(word.lstrip("-").partition("=")[::2] for word in words if word.startswith("-"))
 
 
 def target(target_config: Any, host: Any = None) -> Target:
