@@ -121,6 +121,26 @@ def test_operands_in_registers_and_parts_of_tiles(target, how):
     check(target, "int8", "int32", **how)
 
 
+@pytest.mark.parametrize("dtype,arch,block_k,turned", [
+    ("float16", "8.0", None, "A "), ("bfloat16", "9.0", 64, " B"), ("int8", "8.0", None, "AB"),
+    ("float8_e4m3fn", "9.0", 128, "A "), ("float8_e5m2", "8.9", None, " B"), ("int8", "9.0", 64, "AB"),
+])  # fmt: skip
+def test_transposed_operands_and_metadata_in_the_order_of_a_chip(dtype, arch, block_k, turned):
+    """What the compressor makes of (k, m): the kept elements along k first, the metadata as it always is."""
+    m, n, k, bk = 64, 32, 256, block_k or 128
+    a, b = dense_and_b(m, n, k, dtype)
+    ta, tb = (letter != " " for letter in turned)
+    given = np.ascontiguousarray(a.T) if ta else a
+    A_sparse, E = compress(given, transposed=ta, arch=arch, block_k=block_k)
+    program = gemm_sp(m, n, k, bk, dtype, str(E.dtype), (ta, False, tb), (arch, block_k))
+    for target in ("sim:sm_80", "sim:sm_90a"):
+        c = np.full((m, n), 77, ACCUM.get(dtype, "float32"))
+        operand = np.ascontiguousarray(b.T) if tb else b
+        tilelang.compile(program, target=target)(A_sparse, E, operand, c)
+        close(c, a.astype(np.float64) @ b.astype(np.float64), 1e-6)
+    tilelang.compile(program, target=f"cuda -arch={'sm_80' if arch == '8.0' else 'sm_90a'}")
+
+
 def test_metadata_of_pytorch(target="sim:sm_80"):
     torch = pytest.importorskip("torch")
     from torch.sparse._semi_structured_conversions import sparse_semi_structured_from_dense_cutlass
