@@ -7,6 +7,7 @@
 #include "arith/simplify.h"
 #include "codegen/codegen.h"
 #include "ir/affine_form.h"
+#include "ir/packed.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "target/alignment.h"
@@ -208,25 +209,13 @@ ParamSpec packed_spec(const Function& f, const Param& p, const Integers& integer
                  .dtype = to_string((in_bytes ? b.holds : b.dtype).with_lanes(2)),
                  .bits = 8,
                  .is_written = is_written};
-  auto last = b.shape.empty() ? std::nullopt : as_int(b.shape.back());
-  if (!last || *last % pair)
-    fail(b.span,
-         "{} has packed type {} (two elements per byte): its last extent must be an even constant, not {}; "
-         "give "
-         "the rows an even length, and leave the last element unused",
-         p.name, to_string(b.dtype), b.shape.empty() ? "none" : print(b.shape.back()));
+  if (!in_bytes) check_packed(b);
   for (auto& e : b.shape) spec.shape.push_back(formula(e));
-  spec.shape.back() = Formula::constant(*last / pair);
+  spec.shape.back() = Formula::constant(*as_int(b.shape.back()) / pair);
   spec.strides = row_major_strides(spec.shape);
   for (size_t d = 0; d < b.strides.size(); d++) {
-    auto stride = as_int(b.strides[d]);
-    bool is_last = d + 1 == b.strides.size();
-    if (!stride || (is_last ? *stride != 1 : *stride % pair != 0))
-      fail(
-          b.span,
-          "{} has packed type {} (two elements per byte): its strides must be even constants, and the last 1",
-          p.name, to_string(b.dtype));
-    spec.strides[d] = Formula::constant(is_last ? 1 : *stride / pair);
+    int64_t stride = *as_int(b.strides[d]);
+    spec.strides[d] = Formula::constant(d + 1 == b.strides.size() ? 1 : stride / pair);
   }
   return spec;
 }

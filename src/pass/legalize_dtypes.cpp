@@ -8,6 +8,7 @@
 //   B[ramp(8*i, 1, 8)]  (of i4)     ->   interleave<u8x8>(B[ramp(4*i, 1, 4)] & 15, B[…] >> 4)
 #include "arith/prove.h"
 #include "base/error.h"
+#include "ir/packed.h"
 #include "ir/text.h"
 #include "pass/passes.h"
 #include "pass/walk.h"
@@ -255,13 +256,7 @@ void expand_buffer(BufferInfo& b) {
   if (!b.dtype.is_storage()) return;
   if (b.scope == Scope::global || is_pairs(b)) b.holds = b.dtype;
   if (is_pairs(b)) {
-    bool constant = !b.shape.empty() && as_int(b.shape.back());
-    if (b.scope == Scope::global && (!constant || *as_int(b.shape.back()) % 2))
-      fail(b.span,
-           "{} has packed type {} (two elements per byte): its last extent must be an even constant, not {}; "
-           "give "
-           "the rows an even length, and leave the last element unused",
-           b.name, to_string(b.dtype), b.shape.empty() ? "none" : print(b.shape.back()));
+    if (b.scope == Scope::global) check_packed(b);
     if (!b.shape.empty()) b.shape.back() = halved(b.shape.back());
     for (size_t d = 0; d + 1 < b.strides.size(); d++) b.strides[d] = halved(b.strides[d]);
     if (b.elements >= 0) b.elements = (b.elements + 1) / 2;

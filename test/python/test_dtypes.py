@@ -272,6 +272,49 @@ def test_odd_rows_of_nibbles_are_refused():
         tilelang.compile(main, target="cpu")
 
 
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80"])
+@pytest.mark.parametrize("strides, said", [
+    ((9, 1), "but the stride of dimension 0 is 9; give the rows an even distance"),
+    ((16, 2), "but the stride of dimension 1 is 2"), ((T.dynamic("s"), 1), "dimension 0 is s"),
+])  # fmt: skip
+def test_rows_of_nibbles_begin_at_a_byte(target, strides, said):
+    @T.prim_func
+    def main(A: T.StridedTensor((4, 8), strides, "int4"), B: T.Tensor((4, 8), "int32")):
+        with T.Kernel(1):
+            for i, j in T.Parallel(4, 8):
+                B[i, j] = T.cast(A[i, j], "int32")
+
+    with pytest.raises(tilelang.CompileError) as caught:
+        tilelang.compile(main, target=target)(np.zeros((4, 8), "i1")[:, :4], np.zeros((4, 8), "i4"))
+    assert "A has packed type int4 (two elements per byte): its strides must be even constants" in str(
+        caught.value
+    )
+    assert said in str(caught.value) and caught.value.file == __file__
+
+
+def test_constants_of_tensors_of_nibbles(target):
+    """What is passed has half as many bytes as the rows have elements."""
+
+    @tilelang.jit(target=target)
+    def scaled(A, X):
+        M, K, S = T.const("M, K, S")
+        A: T.StridedTensor((M, K), (S, 1), "int4")
+        X: T.Tensor((M, K), "float32")
+        B = T.empty((M, K), "int4")
+        with T.Kernel(M, threads=32) as m:
+            for k in T.Parallel(K):
+                B[m, k] = T.cast(T.cast(A[m, k], "float32") * X[m, k], "int4")
+        return B
+
+    a = np.arange(32, dtype="u1").reshape(4, 8)[:, :4] * 5
+    assert np.array_equal(scaled(a.view("i1"), np.ones((4, 8), "f4")).view("u1"), a)
+    with pytest.raises(tilelang.CompileError) as caught:
+        scaled(a.view("i1"), np.ones((4, 4), "f4"))
+    assert "K cannot be both: it is 8 by extent 1 of A (shape (4, 4), two elements to a byte), but 4" in str(
+        caught.value
+    )
+
+
 def test_nibbles_of_pytorch():
     torch = pytest.importorskip("torch")
 

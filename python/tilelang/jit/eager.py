@@ -196,18 +196,17 @@ class Session:
                     f"{name} is annotated with {dimensions(len(shape))}, but the tensor passed has "
                     f"{dimensions(len(real))}: its shape is {tuple(real)}"
                 )
+            per_byte = 2 if annotation.dtype.bits == 4 else 1  # what is passed are bytes
+            bytes_of = ", two elements to a byte" if per_byte > 1 else ""
             for d, n in enumerate(shape):
                 if isinstance(n, Const):
-                    self.bind(
-                        n, self._extent(name, "shape", d), f"extent {d} of {name} (shape {tuple(real)})"
-                    )
+                    extent = self._extent(name, "shape", d) * (per_byte if d == len(shape) - 1 else 1)
+                    self.bind(n, extent, f"extent {d} of {name} (shape {tuple(real)}{bytes_of})")
             for d, n in enumerate(strides or ()):
                 if isinstance(n, Const):
-                    self.bind(
-                        n,
-                        self._extent(name, "stride", d),
-                        f"stride {d} of {name} (strides {tuple(interop.strides_of(argument))})",
-                    )
+                    stride = self._extent(name, "stride", d) * (per_byte if d < len(strides) - 1 else 1)
+                    real = tuple(interop.strides_of(argument))
+                    self.bind(n, stride, f"stride {d} of {name} (strides {real}{bytes_of})")
         for n in (*shape, *(strides or ())):
             if isinstance(n, Const) and n.value is None:
                 raise fail(
@@ -224,7 +223,10 @@ class Session:
                 f"tensor, or annotate {name}: T.Tensor(shape, dtype)"
             )
         self.reads[name, "whole", 0] = None
-        return tuple([int(n) for n in interop.shape_of(argument)]), _dtypes.as_dtype(argument.dtype)
+        shape, dtype = [int(n) for n in interop.shape_of(argument)], _dtypes.as_dtype(argument.dtype)
+        if dtype.bits == 4:  # two to a byte
+            shape[-1] *= 2
+        return tuple(shape), dtype
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
     def check_complete(self, definition: Rewritten) -> None:
