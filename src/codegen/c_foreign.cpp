@@ -44,10 +44,19 @@ std::string Printer::atomic_call(const Call& n) {
   return fmt::format("{}({}{})", use.name, pointer(n.args[0]), value);
 }
 
+// A vector as an argument: what a function of CUDA's types takes for it, float4 say.
+std::string Printer::by_value(const Expr& place) {
+  need("by_value");
+  return fmt::format("tl_by_value<{}, {}>({})", type(place_of(place)->dtype.scalar()),
+                     *as_int(count_of(place)), pointer(place));
+}
+
 std::string Printer::foreign_call(const Call& n) {
   std::vector<std::string> args;
-  for (size_t i = 2; i < n.args.size(); i++)
-    args.push_back(place_of(n.args[i]) ? pointer(n.args[i]) : argument(n.args[i]));
+  for (size_t i = 2; i < n.args.size(); i++) {
+    const Expr& a = n.args[i];
+    args.push_back(is_by_value(a) ? by_value(a) : place_of(a) ? pointer(a) : argument(a));
+  }
   return fmt::format("{}({})", n.args[0].as<StringImm>()->value, fmt::join(args, ", "));
 }
 

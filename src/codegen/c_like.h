@@ -196,6 +196,7 @@ struct Printer {
   std::string memory_call(const Call& n);  // whatever the mask
   std::string atomic_call(const Call& n);
   std::string foreign_call(const Call& n);
+  std::string by_value(const Expr& place);
   std::string pointer(const Expr& place);
   std::vector<Expr> load_wide_lanes(const Call& n, const Guard& guard);
   void print_eval(const Eval& n);

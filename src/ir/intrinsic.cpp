@@ -271,7 +271,15 @@ char access_of(const Call& c, size_t argument) {
     return c.intrinsic->access[argument];
   auto& place = *c.args[argument].as<Call>();
   auto* said = place.args.size() > 1 ? place.args[1].as<StringImm>() : nullptr;
-  return said && said->value.size() == 1 ? said->value[0] : 'x';
+  char access = said && said->value.size() == 1 ? said->value[0] : 'x';
+  return access == 'v' ? 'r' : access;
+}
+
+bool is_by_value(const Expr& address) {
+  if (!place_of(address)) return false;
+  auto& args = address.as<Call>()->args;
+  auto* said = args.size() > 2 ? args[1].as<StringImm>() : nullptr;
+  return said && said->value == "v";
 }
 
 std::span<const std::string_view> memory_orders() { return order_names; }

@@ -155,6 +155,9 @@ const Load* place_of(const Expr& e);
 Expr count_of(const Expr& address);
 // What a call does to memory through its argument: 'r', 'w', 'x' (both); '-' if it is no place.
 char access_of(const Call& c, size_t argument);
+// Does address_of(A[i], "v", n) stand for the n elements themselves, a vector that foreign code gets by
+// value?
+bool is_by_value(const Expr& address);
 // relaxed acquire release acq_rel seq_cst
 enum class MemoryOrder : uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
 std::span<const std::string_view> memory_orders();

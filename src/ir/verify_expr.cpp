@@ -74,6 +74,9 @@ void check_foreign_call(const VerifyScope& s, const Call& n) {
   if (!ok)
     s.bad("{} takes a text and a key first{}", n.intrinsic->name,
           texts == 3 ? ", then how many places it writes" : "");
+  for (auto& a : n.args)
+    if (is_by_value(a) && (n.intrinsic == &inline_ptx || as_int(count_of(a)).value_or(0) < 1))
+      s.bad("a vector is an argument of call_extern, with a constant number of elements");
 }
 
 struct ExprChecker {

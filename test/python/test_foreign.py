@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import assert_round_trip, failure, kernel, source
+from helpers import assert_round_trip, compiles_for_gpus, failure, kernel, source
 
 SIMULATED = ["sim:sm_80", "reference"]
 CHIPS = ["cuda -arch=sm_80", "cuda -arch=sm_90"]
@@ -57,6 +57,57 @@ def test_external_functions(pure):
     for target in CHIPS:
         text = source(external(False, pure), target)
         assert text.count("float scale(float x, int n)") == 1 and "add_row(&mine[0], &B[" in text
+
+
+BY_VALUE = """
+struct Pair { unsigned short low, high; };
+__device__ float summed(float4 v) { return v.x + v.y + v.z + v.w; }
+__device__ unsigned outer(uint4 v) { return v.x ^ v.w; }
+__device__ int of_pair(Pair v) { return v.high; }
+__device__ unsigned as_word(unsigned v) { return v; }
+__device__ float mixed(float2 a, float3 b, int n) { return a.y * b.z + n; }
+template <class V> __device__ int deduced(V v) { return v.y; }
+"""
+
+
+def test_vectors_are_passed_by_value():
+    def call(dtype, name, *args, of):
+        return T.cast(T.call_extern(dtype, name, *args, eval=of), "float64")
+
+    @T.prim_func
+    def main(
+        X: T.Tensor((8,), "float32x4"),
+        H: T.Tensor((8,), "float16x2"),
+        I: T.Tensor((8, 3), "int32"),
+        Z: T.Tensor((6, 8), "float64"),
+    ):
+        with T.Kernel(1, threads=1):
+            T.import_source(BY_VALUE)
+            for i in T.serial(8):
+                Z[0, i] = call("float32", "summed", X[i], of=lambda v: v.sum())
+                w = T.reinterpret(X[i] * 2, "uint32x4")
+                Z[1, i] = call("uint32", "outer", w, of=lambda v: v[0] ^ v[3])
+                Z[2, i] = call("int32", "of_pair", H[i], of=lambda v: v.view(np.uint16)[1])
+                h = T.alloc_var("float16x2", H[i])
+                h.x = T.float16(1.0)
+                Z[3, i] = call("uint32", "as_word", h, of=lambda v: v.view(np.uint32)[0])
+                c = T.cast((1.0, 2.0), "float32x2")
+                Z[4, i] = call("float32", "mixed", c, X[i, 0:3] + 0.0, 7, of=lambda a, b, n: a[1] * b[2] + n)
+                Z[5, i] = call("int32", "deduced", I[i, 0:3] + 0, of=lambda v: v[1])
+
+    x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    h = (np.arange(16) / 4).astype(np.float16).reshape(8, 2)
+    n = np.arange(24, dtype=np.int32).reshape(8, 3)
+    words, ones = (x * 2).view(np.uint32), np.ones(8, np.float16)
+    changed = np.stack([ones, h[:, 1]], 1).view(np.uint32)[:, 0]
+    wanted = [x[:, 0] + x[:, 1] + x[:, 2] + x[:, 3], words[:, 0] ^ words[:, 3], h.view(np.uint16)[:, 1],
+              changed, 2 * x[:, 2] + 7, n[:, 1]]  # fmt: skip
+    for target in SIMULATED:
+        z = np.zeros((6, 8))
+        tilelang.compile(main, target=target)(x, h, n, z)
+        np.testing.assert_allclose(z, np.stack(wanted), rtol=1e-6)
+    assert_round_trip(main.function.text())
+    compiles_for_gpus(main)
 
 
 def copy4(to, source):

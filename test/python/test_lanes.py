@@ -2,11 +2,13 @@
 once.
 """
 
+import textwrap
+
 import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure
+from helpers import failure, kernel
 
 
 def numbers(*shape, dtype=np.float16):
@@ -243,3 +245,69 @@ def test_neighbours_need_no_shared_memory():
     for laid_out_first in (False, True):
         report = tilelang.compile(swapped(laid_out_first), target="sim:sm_80").report
         assert not any(b.scope == "shared" for b in report.buffers), [b.name for b in report.buffers]
+
+
+# ── lanes by number and by CUDA's names ──
+LANES = {
+    "of an element": ("Z[i] = X[i][2]", 2),
+    "from the end": ("Z[i] = X[i][-1]", 3),
+    "of an element, x": ("Z[i] = X[i].x", 0),
+    "of an element, w": ("Z[i] = X[i].w", 3),
+    "computed": ("Z[i] = X[i][T.cast(Z[i], 'int32')]", 0),
+    "under a name": ("v = X[i]\nZ[i] = v[1]", 1),
+    "read where it is named": ("v = X[i]\nX[i] = 0.0\nZ[i] = v.z", 2),
+    "of a sum": ("Z[i] = (X[i] + 0.0).y", 1),
+    "unpacked": ("a, b, c, d = X[i]\nZ[i] = c", 2),
+    "of a function": ("v = X[i]\nZ[i] = T.sqrt(v * v).y", 1),
+    "of a variable": ("v = T.alloc_var('float32x4', X[i])\nZ[i] = v.w", 3),
+    "of an array": ("L = T.alloc_local((2,), 'float32x4')\nL[1] = X[i]\nZ[i] = L[1].y", 1),
+    "of a view": ("V = T.view(X, (8, 2), 'float32x2')\nZ[i] = V[i, 1].x", 2),
+    "of all": (
+        "s = T.alloc_var('float32', -X[i, 0])\nfor x in X[i, :]:\n    s += x\nZ[i] = s - X[i].y - X[i].z", 3
+    ),
+}  # fmt: skip
+SIGNATURE = "X: T.Tensor((8,), 'float32x4'), Z: T.Tensor((8,), 'float32')"
+
+
+@pytest.mark.parametrize("case", list(LANES))
+def test_lanes_are_read(target, case, tmp_path):
+    body, lane = LANES[case]
+    loop = "for i in T.serial(8):\n" + textwrap.indent(body, "    ")
+    x, z = numbers(8, 4, dtype=np.float32), np.zeros(8, np.float32)
+    wanted = x[:, lane].copy()
+    program = kernel(tmp_path, loop, signature=SIGNATURE, launch="T.Kernel(1, threads=1)")
+    tilelang.compile(program, target=target)(x, z)
+    np.testing.assert_array_equal(z, wanted)
+
+
+@pytest.mark.parametrize("lane", ["[1]", "[-3]", ".y"])
+@pytest.mark.parametrize("how", ["X[i]{0} = 5.0", "X[i]{0} += 5.0 - X[i]{0}", "v{0} = 5.0\n    X[i] = v"])
+def test_lanes_are_stored(target, lane, how, tmp_path):
+    first = "v = T.alloc_var('float32x4', X[i])\n    " if "v" in how else ""
+    loop = "for i in T.serial(8):\n    " + first + how.format(lane)
+    x, z = numbers(8, 4, dtype=np.float32), np.zeros(8, np.float32)
+    wanted = x.copy()
+    wanted[:, 1] = 5
+    program = kernel(tmp_path, loop, signature=SIGNATURE, launch="T.Kernel(1, threads=1)")
+    tilelang.compile(program, target=target)(x, z)
+    np.testing.assert_array_equal(x, wanted)
+
+
+NO_LANES = {
+    "beyond": ("Z[0] = X[0][4]", "a vector of 4 has the lanes 0 to 3, not 4"),
+    "beyond, of a variable": ("v = T.alloc_var('float32x4', X[0])\nv[4] = 1.0", "the lanes 0 to 3, not 4"),
+    "w of two": ("V = T.view(X, (8, 2), 'float32x2')\nZ[0] = V[0, 0].w", "of 2 lanes has no lane 'w'"),
+    "as one number": (
+        "Z[0] = X[0]",
+        "an element of X is a vector of 4, not one number: take a lane",
+    ),
+    "of a value": ("v = X[0]\nv[1] = 1.0", "the lanes of a value cannot be assigned: make it a variable"),
+    "of a value, by name": ("v = X[0]\nv.y = 1.0", "the lanes of a value cannot be assigned"),
+    "of a row of numbers": ("V = T.view(X, (8, 4), 'float32')\nZ[0] = V[0][1]", "all indices of a buffer"),
+}
+
+
+@pytest.mark.parametrize("case", list(NO_LANES))
+def test_what_is_no_lane(case, tmp_path):
+    body, wanted = NO_LANES[case]
+    assert wanted in str(failure(tmp_path, body, signature=SIGNATURE))

@@ -7,14 +7,14 @@ from types import ModuleType
 
 from .. import language as _language
 from ..front.errors import UnknownName, caller_place, compile_error
-from ..language import allreduce, foreign, thread
+from ..language import allreduce, thread, wide
 
 # What a thread of a GPU does, by name; and CUDA text.
 _OF_BLOCKS = """
     get_block_binding get_block_bindings get_block_extent get_block_extents disable_warp_group_reg_alloc
     no_set_max_nreg get_thread_extent get_thread_extents
 """.split()
-_THREADS = frozenset(thread.__all__) - frozenset(_OF_BLOCKS) | {"tvm_thread_allreduce", *foreign._WIDE}
+_THREADS = frozenset(thread.__all__) - frozenset(_OF_BLOCKS) | {"tvm_thread_allreduce", *wide.WIDE}
 _CUDA = frozenset(name for name in _language.__all__ if name.startswith("__")) | frozenset(
     """
     CUDASourceCodeKernel import_source ptx call_extern call_pure_extern fast_rcp ieee_add ieee_fdiv ieee_fmaf

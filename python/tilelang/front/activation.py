@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._core import Buffer, Expr
-from . import changes, values
+from . import changes, lanes, values
 from .arithmetic import cast
 from .asserts import device_assert
 from .dtypes import as_dtype
@@ -20,7 +20,7 @@ from .frames import CARRIED, CONDITIONAL, ESCAPING, SHADOWED, Frame, With
 from .loops import Loop, serial
 from .results import take_results
 from .trace import Trace, fail
-from .values import DEVICE, VECTORS, Deferred, Dynamic, Element, Lanewise, as_condition, as_value
+from .values import DEVICE, VECTORS, Deferred, Dynamic, Element, as_condition, as_value
 from .vectors import VectorVariable, as_vector
 from .wording import rebound
 
@@ -86,9 +86,9 @@ class Activation(Expressions):
                 self.note(name, value)
                 return value
             value = value.value()
-        elif kind is Lanewise and meaning.__class__ is not VectorVariable:  # a name holds what it is now
+        elif meaning.__class__ is not VectorVariable and lanes.is_several(value):
             self.at(site)
-            value = as_vector(value)
+            value = as_vector(value)  # a name holds what it is now
         if meaning.__class__ in (Element, VectorVariable):  # Element: a macro's T.Ref parameter
             self.at(site)
             meaning.store(value)
@@ -180,6 +180,7 @@ class Activation(Expressions):
 
     def unpack(self, site: tuple, value: Any, names: tuple) -> Any:
         """The right side of `a, b = …`: every value is computed before the first name changes."""
+        value = lanes.value_of(value)
         if value.__class__ in VECTORS:
             value = tuple(as_vector(value))
         if isinstance(value, (*DEVICE, Loop)):
@@ -198,7 +199,7 @@ class Activation(Expressions):
         """What `value` is now: elements and variables are loaded, expressions bound; the rest as it is."""
         if value.__class__ is Buffer and (value.scope != "var" or value.id not in self.trace.owned):
             return value
-        if value.__class__ in (Lanewise, VectorVariable):
+        if value.__class__ is VectorVariable or lanes.is_several(value):
             return as_vector(value)
         if value.__class__ in _VALUES:
             value = as_value(value)
@@ -214,6 +215,7 @@ class Activation(Expressions):
         if isinstance(iterable, Loop):
             self._refuse_shadows(names, escaping)
             return self._device_loop(site, iterable, names, self._refuse_names(carried, escaping))
+        iterable = lanes.value_of(iterable)
         if iterable.__class__ in VECTORS:
             return self._python_loop(list(as_vector(iterable)), names)
         if isinstance(iterable, DEVICE):

@@ -42,5 +42,6 @@ class Handle(Late):
             )
         strides = None if kind.strides is None else [as_value(n) for n in kind.strides]
         shape = [as_value(n) for n in kind.shape]
-        self.made = self.trace.builder.tensor(self.name, shape, kind.dtype, strides)
+        made = self.trace.builder.tensor(self.name, shape, kind.dtype, strides)
+        self.made = self.trace.of_lanes(made, kind.lanes)
         return self.made

@@ -48,12 +48,12 @@ class Tensor(metaclass=_TensorType):
     eager function extents and strides may be T.const names, and `A: T.Tensor` alone takes shape and dtype
     from the argument."""
 
-    __slots__ = ("shape", "dtype", "strides")
+    __slots__ = ("shape", "dtype", "strides", "lanes")
 
     def __init__(self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None) -> None:
         self.dtype, self.shape = element_of(dtype, _extents(shape, "shape", 0))
         self.strides = None if strides is None else _extents(strides, "strides", 0)
-        lanes = dtypes.dtype(dtype).lanes
+        self.lanes = lanes = dtypes.dtype(dtype).lanes
         if lanes > 1 and self.strides is not None:
             self.strides = (*[step * lanes for step in self.strides], 1)
         if self.strides is not None and len(self.strides) != len(self.shape):

@@ -13,15 +13,14 @@ from .arithmetic import cast
 from .loops import serial
 from .trace import current, fail
 from .values import DEVICE, VECTORS, as_condition, as_value, binary, is_value
+from .wording import no_elements
 
 
 def python_index(obj: Any, index: Any) -> Any:
     if obj.__class__ in VECTORS:
         return index
     if isinstance(obj, DEVICE):
-        raise fail(
-            f"{_said(obj)} has no elements: all indices of a buffer stand in one pair of brackets, A[i, j]"
-        )
+        raise fail(no_elements(_said(obj)))
     items = index if index.__class__ is tuple else (index,)
     if not any(isinstance(item, DEVICE) for item in items):
         return index

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._core import Buffer, Expr, Region
-from . import idioms
+from . import idioms, lanes
 from .arithmetic import cast
 from .builtins_of_python import rounded
 from .errors import caller_place, compile_error
@@ -19,7 +19,8 @@ from .lookups import refuse_key
 from .loose import dtype_said
 from .misuse import unknown_attribute
 from .trace import builder, current, fail, place
-from .values import Element, Late, as_value, binary, unary
+from .values import Element, Lanewise, Late, as_value, binary, unary
+from .vectors import as_vector
 
 
 def _forward(op: str) -> Callable:
@@ -73,8 +74,15 @@ def _astype(self: Any, dtype: Any) -> Any:
     return cast(self, dtype)
 
 
-def _refuse_attribute(self: Any, name: str) -> Any:
+def _attribute(self: Any, name: str) -> Any:
+    lane = lanes.named(self, name)
+    if lane is not None:
+        return self[lane]
     raise unknown_attribute(self, name)
+
+
+def _lanes_of(self: Region) -> Any:
+    return iter(as_vector(self)) if lanes.is_element(self) else _refuse_iteration(self)
 
 
 def _refuse_iteration(self: Any) -> Any:
@@ -196,7 +204,7 @@ def _attach() -> None:
         __float__=lambda self: float(_constant(self, "a number")),
     )
     for kind in (Expr, Buffer, Element, Late, Part, Region):
-        kind.__getattr__ = _refuse_attribute
+        kind.__getattr__ = _attribute
     for kind in (Expr, Buffer, Element, Late):
         identity = kind.__hash__ or object.__hash__
         for name, method in methods.items():
@@ -204,6 +212,8 @@ def _attach() -> None:
         kind.__hash__ = _hasher(identity)
     Expr.__repr__ = Expr.__str__ = _shown_value
     Buffer.__repr__, Region.__repr__ = _shown_buffer, _shown_region
+    Region.__getitem__, Region.__setitem__, Region.__iter__ = lanes.lane_of, lanes.store_lane, _lanes_of
+    Lanewise.__getitem__ = lambda self, lane: as_vector(self)[lane]
     Buffer.__getitem__ = subscript
     Buffer.__setitem__ = store
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._core import Buffer, Expr
-from . import changes, lookups, values
+from .._core import Buffer, Expr, Region
+from . import changes, lanes, lookups, values
 from .builtins_of_python import BUILTINS, python_index
 from .indexing import store, subscript
 from .loops import Loop
 from .misuse import wrong_call
 from .trace import fail
-from .values import DEVICE, VECTORS, as_condition, as_value, binary
+from .values import DEVICE, SLICES, VECTORS, as_condition, as_value, binary
 
 _CONTAINERS = (list, dict, set)
 
@@ -176,6 +176,8 @@ class Expressions:
         self.trace.at(self.file, site)
         if obj.__class__ is Buffer:
             return subscript(obj, index)
+        if obj.__class__ in SLICES:
+            return obj[index]
         result = obj[python_index(obj, index)]
         changes.given(self.trace, result)
         return result
@@ -185,7 +187,7 @@ class Expressions:
         self.trace.at(self.file, site)
         if obj.__class__ is Buffer:
             store(obj, index, value)
-        elif obj.__class__ in VECTORS:
+        elif obj.__class__ in VECTORS or obj.__class__ is Region:
             obj[index] = value
         elif isinstance(obj, DEVICE):
             raise self.error("cannot assign to an element of a value; assign to an element of a buffer", site)
@@ -209,6 +211,8 @@ class Expressions:
         variable of the kernel there is stored to; else the attribute is what the value is now."""
         self.at(site)
         trace = self.trace
+        if (lane := lanes.named(obj, name)) is not None:
+            return self.store(site, value, obj, lane)
         if isinstance(obj, (*DEVICE, Loop)):
             raise self.error(
                 "attributes of the kernel's values cannot be assigned; use a name, or an element of a buffer",

@@ -14,7 +14,7 @@ from . import idioms
 from .errors import CompileError, UnknownName, WrongCall, caller_place, compile_error, place_of_traceback
 from .offered import OFFERED
 from .trace import place
-from .values import DEVICE, VECTORS
+from .values import DEVICE
 
 _KEYWORD = re.compile(r"got (?:an unexpected|some positional-only|multiple values for) .*?argument '(\w+)'")
 _CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing) ")
@@ -24,9 +24,6 @@ def unknown_attribute(x: Any, name: str) -> Exception:
     """The error of `x.name`, of a buffer, a part of one, or a value of the kernel."""
     if name.startswith("_"):  # asked by protocols of Python, NumPy, notebooks
         return AttributeError(f"'{type(x).__name__}' object has no attribute '{name}'")
-    if x.__class__ in VECTORS and name in ("x", "y", "z", "w"):
-        lanes = f"the lanes of a {x.dtype} are v[0] to v[{len(x) - 1}]"
-        return compile_error(f"there is no attribute '{name}': {lanes}", caller_place(), UnknownName)
     whole = _is_tile(x)
     what, who = _described(x)
     instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)

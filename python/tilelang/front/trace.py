@@ -22,7 +22,7 @@ class Trace:
         builder hint kernel file site writes owned dynamics reducers generator aliased attributes
         pass_configs compile_flags undecided activations branches born outputs returns eager parameters
         sources attrs breakpoints large texts blocks barriers layouts
-        depths rebound launches
+        depths rebound launches laned
     """.split()
 
     def __init__(self, name: str) -> None:
@@ -33,6 +33,7 @@ class Trace:
         self.file, self.site = "", (0, 0, 0, 0)
         self.writes: dict[int, int] = {}  # buffer id -> how often it was written so far
         self.owned: set[int] = set()  # alloc_var buffers that already have a name
+        self.laned: set[int] = set()  # buffers of vectors, "float32x4", whose last dimension is the lanes
         self.dynamics: dict[str, Expr] = {}  # the T.dynamic extents in use
         self.reducers: dict[int, str] = {}  # T.alloc_reducer buffers: their operation
         self.parameters: list[Any] = []  # of the prim_func, in order
@@ -81,6 +82,12 @@ class Trace:
         """A statement that writes to `buffer` was built."""
         key = buffer.storage  # of all buffers that share it
         self.writes[key] = self.writes.get(key, 0) + 1
+
+    def of_lanes(self, buffer: Buffer, lanes: int) -> Buffer:
+        """The buffer, which was declared with elements of so many lanes."""
+        if lanes > 1:
+            self.laned.add(buffer.id)
+        return buffer
 
     def next_block(self) -> int:
         """The number of a loop or branch of the device that is opened."""

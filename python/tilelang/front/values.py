@@ -278,6 +278,12 @@ def as_value(x: Any) -> Any:
             return in_kernel(f"reading {x.name}").builder.load(x, ())
         raise fail(whole_tile(x))
     if kind is Region:
+        trace = current()
+        if trace is not None and x.buffer.id in trace.laned:
+            raise fail(
+                f"an element of {x.buffer.name} is a vector of {x.buffer.shape[-1]}, not one number: take a "
+                f"lane, {x.buffer.name}[…][0], or store it to a vector"
+            )
         raise fail(
             f"a slice of {x.buffer.name} is not a value: use T.copy, or index single elements in T.Parallel"
         )

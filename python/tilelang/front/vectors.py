@@ -20,6 +20,21 @@ _PACKED = ("add", "sub", "mul", "max", "min")
 _MOST = 64
 
 
+def lane_number(lane: Any, count: int, computed: bool = False) -> Any:
+    """The index of a lane of `count`; computed: it need not be a constant."""
+    lane = constant(as_value(lane))
+    if lane.__class__ is int and -count <= lane < count:
+        return lane % count
+    if computed and lane.__class__ is Expr:
+        return lane
+    raise fail(
+        f"a vector of {count} has the lanes 0 to {count - 1}, not {lane}"
+        if computed or lane.__class__ is int
+        else f"{count} values have the lanes 0 to {count - 1}, each a constant, not {lane}; an array whose "
+        "index is computed is T.alloc_local"
+    )
+
+
 class Vector(Late):
     """Several values: what a cast to "float32x2", T.ldg128, T.add2, T.reinterpret or T.Shuffle gives.
 
@@ -78,17 +93,11 @@ class Vector(Late):
         return iter(self.lanes)
 
     def __getitem__(self, lane: Any) -> Any:
-        lane = constant(as_value(lane))
-        if lane.__class__ is not int or not -len(self) <= lane < len(self):
-            raise fail(
-                f"{len(self)} values have the lanes 0 to {len(self) - 1}, each a constant, not {lane}; an "
-                "array whose index is computed is T.alloc_local"
-            )
-        return self.lanes[lane]
+        return self.lanes[lane_number(lane, len(self))]
 
     def __setitem__(self, lane: Any, value: Any) -> None:
         raise fail(
-            "a lane of a value is set, which does not change: a variable's lanes do, "
+            "the lanes of a value cannot be assigned: make it a variable, whose lanes can, "
             f"v = T.alloc_var('{self.dtype}')"
         )
 
@@ -143,10 +152,10 @@ class VectorVariable(Late):
         return self.dtype.lanes
 
     def __getitem__(self, lane: Any) -> Any:
-        return self.buffer[lane]
+        return self.buffer[lane_number(lane, len(self), computed=True)]
 
     def __setitem__(self, lane: Any, value: Any) -> None:
-        self.buffer[lane] = value
+        self.buffer[lane_number(lane, len(self), computed=True)] = value
 
     def __repr__(self) -> str:
         return self.buffer.name

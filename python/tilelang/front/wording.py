@@ -31,6 +31,11 @@ def whole_tile(x: Buffer) -> str:
     )
 
 
+def no_elements(what: str) -> str:
+    """What is said where that is given an index of its own: `A[i][j]`."""
+    return f"{what} has no elements: all indices of a buffer stand in one pair of brackets, A[i, j]"
+
+
 def rebound(name: str, x: Buffer, value: Any) -> str:
     """What is said where `name = value` takes its name away from the parameter x, which stays as it was."""
     what = "tensor" if x.scope == "global" else f"{x.scope} tile"

@@ -171,7 +171,8 @@ class Session:
             return builder.tensor(name, list(shape), dtype)
         if isinstance(annotation, Tensor):
             shape, strides = self._meet(name, annotation)
-            return builder.tensor(name, shape, annotation.dtype, strides)
+            made = builder.tensor(name, shape, annotation.dtype, strides)
+            return self.trace.of_lanes(made, annotation.lanes)
         if isinstance(annotation, str):
             return builder.scalar(name, _dtypes.as_dtype(annotation))
         raise fail(
@@ -309,7 +310,7 @@ def empty(*shape: Any, dtype: Any = None) -> Buffer:
         name += "_"
     made = trace.builder.tensor(name, [as_value(n) for n in spec.shape], spec.dtype)
     trace.outputs.append(made)
-    return made
+    return trace.of_lanes(made, spec.lanes)
 
 
 __all__ = ["const", "empty"]

@@ -212,7 +212,8 @@ def _parameter(trace: Trace, new: Rewritten, arg: ast.arg, fn: FunctionType, sco
 def _declared(trace: Trace, arg: ast.arg, kind: Any) -> Any:
     if isinstance(kind, Tensor):
         strides = None if kind.strides is None else [as_value(n) for n in kind.strides]
-        return trace.builder.tensor(arg.arg, [as_value(n) for n in kind.shape], kind.dtype, strides)
+        shape = [as_value(n) for n in kind.shape]
+        return trace.of_lanes(trace.builder.tensor(arg.arg, shape, kind.dtype, strides), kind.lanes)
     if isinstance(kind, type) and issubclass(kind, Tensor):
         raise fail(
             f"{arg.arg}: a prim_func is traced before it is called, so that T.{kind.__name__} needs "

@@ -66,6 +66,7 @@ from . import (
     thread,
     tile,
     tma,
+    wide,
 )
 from . import gemm as _gemm
 from . import tile_op as _tile_op
@@ -94,6 +95,7 @@ from .thread import *  # noqa: F403
 from .tile import *  # noqa: F403
 from .tile_op import *  # noqa: F403
 from .tma import *  # noqa: F403
+from .wide import *  # noqa: F403
 
 bool, float, double, half = map(_dtypes.dtype, ("bool", "float", "double", "half"))
 int, uint, short, long = map(_dtypes.dtype, ("int", "uint", "short", "long"))
@@ -101,7 +103,7 @@ int, uint, short, long = map(_dtypes.dtype, ("int", "uint", "short", "long"))
 # The modules in the order of the reference (tools/make_docs.py).
 MODULES = (launch, tile, _gemm, operators, _tile_op, _annotations, _prim_func, _eager, _macros, _values,
            scalar, bits, pairs, packed, thread, teams, control, scheduler, layout, atomic, async_copies,
-           barriers, tma, products, foreign, lower_level, random, debug, _asserts, annotate, allreduce,
+           barriers, tma, products, foreign, wide, lower_level, random, debug, _asserts, annotate, allreduce,
            _dtypes)  # fmt: skip
 _OF_LAYOUT = """
     Fragment Layout annotate_layout make_full_bank_swizzled_layout make_half_bank_swizzled_layout

@@ -1,11 +1,10 @@
-"""Code that is not in the language: pointers, external functions, CUDA text, inline PTX, accesses of a
-given width.
+"""Code that is not in the language: pointers, external functions, CUDA text, inline PTX.
 
 What is CUDA text runs on CUDA targets only.  Where a Python function `eval=` says what it means, the
 reference and the simulator call that instead; without one they refuse the kernel, as the CPU does always.  An
 `eval` gets one argument for each operand: a number for a value, a one-dimensional NumPy array for a pointer,
 which begins at the element pointed to, has as many elements as T.access_ptr was told (or ends with the
-buffer), and may be written."""
+buffer), and may be written; for a vector the array of its lanes."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ from typing import Any
 from .. import _core
 from ..front.dtypes import as_dtype, element_of
 from ..front.indexing import Part
-from ..front.offered import named
+from ..front.lanes import value_of
 from ..front.trace import active, builder, fail, in_kernel
-from ..front.values import Element, as_value
-from ..front.vectors import Vector, as_vector
+from ..front.values import Element, Lanewise, as_value
+from ..front.vectors import Vector, as_vector, is_vector
 from . import ptx_rows
 from .known import intrinsics_by_name, known_call
 from .launch import Kernel, no_cluster
@@ -59,12 +58,14 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
             f"T.make_tensor: {name} is not an address but a tensor or tile already: T.view({name}, shape, "
             f"dtype) views it in another shape; a parameter that is an address is declared {name}: T.ptr"
         )
-    dtype, extents = element_of(dtype, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    dtype, extents = element_of(dtype, shape)
     steps = None if strides is None else [as_value(n) for n in strides]
     base = ptr.expr() if ptr.__class__ is Pointer else as_value(ptr)
-    return trace.builder.tensor_at(
+    made = trace.builder.tensor_at(
         trace.take_hint("tensor"), base, [as_value(n) for n in extents], dtype, steps
     )
+    return trace.of_lanes(made, extents[-1]) if len(extents) > len(shape) else made
 
 
 def make_tensor_from_addr(
@@ -183,6 +184,15 @@ def _array(memory: memoryview, dtype: Any) -> Any:
     return numpy.frombuffer(memory, dtype=dtype.as_numpy())
 
 
+def _by_value(vector: Vector) -> _core.Expr:
+    """A vector as one argument: the elements of an array of the thread."""
+    b, count = builder(), len(vector)
+    array = b.alloc("lanes", "local", (count,), vector.dtype.with_lanes(1), {})
+    for n, lane in enumerate(vector.lanes):
+        b.store(array, (n,), lane)
+    return b.address(array, (0,), "v", count)
+
+
 def _argument(x: Any) -> Any:
     x = x.pointer() if hasattr(x, "viewed") else x  # A.data
     if x.__class__ is Pointer:
@@ -191,7 +201,22 @@ def _argument(x: Any) -> Any:
         return address_of(x).expr()
     if isinstance(x, str):
         raise fail("foreign code takes values and pointers, not text")
-    return as_value(x)
+    x = value_of(x)
+    return _by_value(as_vector(x)) if is_vector(x) or x.__class__ is Lanewise else as_value(x)
+
+
+def _operand(x: Any) -> Any:
+    """An operand of PTX: a vector of 32 bits stands in one register."""
+    x = value_of(x)
+    if not is_vector(x):
+        return _argument(x)
+    words = as_vector(x).words
+    if len(words) != 1:
+        raise fail(
+            f"T.ptx: an operand is one register, but {x.dtype} is {x.dtype.bits * x.dtype.lanes} bits: give "
+            "its lanes, v[0] and so on, or the words of T.reinterpret(v, 'uint32x…'), one by one"
+        )
+    return words[0]
 
 
 def _result(dtype: Any) -> Any:
@@ -250,9 +275,11 @@ def call_extern(
     """T.call_extern(dtype, func_name, …): call a CUDA device function, from T.import_source or CUDA's own.
 
     The name may come first, and each by its keyword, T.call_extern(func_name, …, dtype=…).
-    dtype: of its value; "void", "handle" or None for a function that gives none.  args: values and pointers
-    (T.access_ptr, T.address_of; a buffer stands for its beginning).  float16 is the type `half_t`, bfloat16
-    `bf16_t`: 16 bits in a member `bits`, explicit conversions from and to float.  eval: what it means, for
+    dtype: of its value; "void", "handle" or None for a function that gives none.  args: values, vectors
+    (T.cast(A[i, 0:4], "float32x4") is a float4; any of them becomes another type of as many bytes, half2 say,
+    where the function takes one) and pointers (T.access_ptr, T.address_of; a buffer stands for its
+    beginning).  float16 is the type `half_t`, bfloat16 `bf16_t`: 16 bits in a member `bits`, explicit
+    conversions from and to float.  eval: what it means, for
     the reference and the simulator; they know CUDA's own functions that the language has by another name
     (`__shfl_xor_sync`, `__popc`, `__float2half_rz`, …)."""
     return _call("call_extern", args, dtype, func_name, eval)
@@ -302,11 +329,11 @@ def ptx(template: str, *operands: Any, out: Any = None, eval: Callable | None = 
             raise fail(f"T.ptx: a result cannot be {d}: registers hold 16, 32 or 64 bits; use int32")
     known = None if eval is not None else ptx_rows.known(template, operands, dtypes)
     if known is not None:
-        return ptx_rows.write(trace, known, [_argument(x) for x in operands], dtypes)
+        return ptx_rows.write(trace, known, [_operand(x) for x in operands], dtypes)
     results = [
         trace.builder.alloc(f"out{i}" if several else "out", "var", (), d, {}) for i, d in enumerate(dtypes)
     ]
-    given = [_argument(x) for x in operands]
+    given = [_operand(x) for x in operands]
     places = [trace.builder.address(r, (), "w") for r in results]
     trace.builder.foreign("ptx", template, _meaning(template, eval), places, given, None)
     values = [trace.builder.let("given", trace.builder.load(r, ())) for r in results]
@@ -417,67 +444,5 @@ class CUDASourceCodeKernel:
         pass
 
 
-# ── accesses of a given width ─────────────────────────────────────────────────────────────────────────
-def _load(name: str, size: int, doc: str) -> Callable:
-    def load(src: Any, pred: Any = None) -> _core.Expr:
-        trace = in_kernel(f"T.{name}")
-        buffer, index = _start(src, f"T.{name}")
-        read = trace.builder.load_wide(name, buffer, index, size, None if pred is None else as_value(pred))
-        return read if size == 4 else Vector(None, as_dtype("uint32").with_lanes(size // 4), wide=read)
-
-    return named(load, name, doc)
-
-
-def _store(name: str, size: int, doc: str) -> Callable:
-    def store(dst: Any, value: Any, pred: Any = None) -> None:
-        trace = in_kernel(f"T.{name}")
-        buffer, index = _start(dst, f"T.{name}")
-        condition = None if pred is None else as_value(pred)
-        words = as_wide(value, size, f"T.{name}")
-        trace.builder.store_wide(name, buffer, index, words, size, condition)
-        trace.wrote(buffer)
-
-    return named(store, name, doc)
-
-
-def as_wide(value: Any, size: int, what: str) -> Any:
-    """A vector of any dtype, or several values, as what a store of so many bytes takes."""
-    vector = as_vector(value)
-    if not isinstance(vector, Vector):
-        return vector
-    bits = vector.dtype.bits * len(vector)
-    if bits != 8 * size:
-        raise fail(f"{what} stores {size} bytes, and {vector.dtype} has {bits // 8}")
-    if vector.wide is not None:
-        return vector.wide
-    words = vector.words
-    if len(words) == 1:
-        return words[0]
-    return builder().call("interleave", words, as_dtype("uint32").with_lanes(len(words)))
-
-
-_WIDE = {}
-for _bits in (32, 64, 128, 256):
-    _many = (
-        f"as a uint32x{_bits // 32}, which T.reinterpret makes a vector of another dtype"
-        if _bits > 32
-        else "as a uint32"
-    )
-    _aligned = f"The address must be divisible by {min(_bits // 8, 16)} bytes; pred: where it is false"
-    for _letter, _what in (("g", "a tensor"), ("s", "a shared tile"))[: 2 if _bits < 256 else 1]:
-        _WIDE[f"ld{_letter}{_bits}"] = _load(
-            f"ld{_letter}{_bits}",
-            _bits // 8,
-            f"{_bits} bits of {_what} from the element src on, in one "
-            f"access, {_many}.\n\n    {_aligned}, the result is 0.",
-        )
-        _WIDE[f"st{_letter}{_bits}"] = _store(
-            f"st{_letter}{_bits}",
-            _bits // 8,
-            f"Store {_bits} bits to {_what}, the element dst on, in one "
-            f"access, given {_many}.\n\n    {_aligned}, nothing is stored.",
-        )
-globals().update(_WIDE)
-
 __all__ = ["CUDASourceCodeKernel", "access_ptr", "address_of", "call_extern", "call_pure_extern",
-           "import_source", "make_tensor", "make_tensor_from_addr", "ptx"] + list(_WIDE)  # fmt: skip
+           "import_source", "make_tensor", "make_tensor_from_addr", "ptx"]  # fmt: skip

@@ -374,7 +374,8 @@ def _alias(what: str, src: Any, shape: Any, dtype: Any) -> Buffer:
             )
         shape[-1] = last * bits // wide
     hint = trace.take_hint(f"{src.name}_view")
-    return trace.builder.alias(hint, src, (*_extents(shape, what), *lanes), kind, what)
+    made = trace.builder.alias(hint, src, (*_extents(shape, what), *lanes), kind, what)
+    return trace.of_lanes(made, lanes[0]) if lanes else made
 
 
 __all__ = ["all_of", "alloc_reducer", "any_of", "clamp", "cummax", "cumsum", "finalize_reducer", "reduce",

@@ -61,8 +61,10 @@ def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
         shape, dtype = (shape, dtype), None
     hint = trace.take_hint(name)
     shape = _shape(shape, what, hint)
-    known, shape = (loose.PLACEHOLDER, shape) if dtype is None else dtypes.element_of(dtype, tuple(shape))
-    buffer = trace.builder.alloc(hint, scope, shape, known, {})
+    known, extents = (loose.PLACEHOLDER, shape) if dtype is None else dtypes.element_of(dtype, tuple(shape))
+    buffer = trace.builder.alloc(hint, scope, extents, known, {})
+    if len(extents) > len(shape):
+        trace.of_lanes(buffer, extents[-1])
     if dtype is None:
         loose.leave_open(trace, buffer)
     elif scope in ("fragment", "local"):
