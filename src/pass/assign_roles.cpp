@@ -49,19 +49,20 @@ bool has_spare(const RoleLoop& loop) { return loop.late.empty() && !as_int(loop.
 
 // Are the first loads, for which all slots are free, begun by the thread that makes the barriers, while the
 // block's others still come?  Measured: 1 to 3 % of a kernel of 6 us, nothing of a long one
-// (bench/results/2026-11-28-launch.md).
+// (bench/results/2026-11-28-launch.md). A grid that only the call knows may be as small.
 bool may_load_ahead(const DividedKernel& all) {
   std::optional<int64_t> blocks = blocks_of_grid(all.k);
-  if (!blocks || *blocks > all.target.multiprocessors.count || wants_timeline(all.k)) return false;
+  if ((blocks && *blocks > all.target.multiprocessors.count) || wants_timeline(all.k)) return false;
   if (all.plan.loops.size() > 1 || !all.plan.loads.empty()) return false;
   const RoleLoop& loop = all.plan.loops[0];
   std::optional<int64_t> turns = as_int(loop.loop.as<For>()->extent);
-  bool alone = false;
+  bool reached = false;
   walk(all.k.body, {.team = whole_block(all.k)}, [&](const Stmt& s, const WalkContext& at) {
-    if (s.same(loop.loop)) alone = at.loops.empty() && at.whiles.empty() && at.conditions.empty();
+    if (s.same(loop.loop))
+      reached = at.loops.size() <= (blocks ? 0 : 1) && at.whiles.empty() && at.conditions.empty();
     return true;
   });
-  return alone && turns && *turns > loop.slots;
+  return reached && (turns ? *turns > loop.slots : !blocks);
 }
 
 void make_words(DividedKernel& all, std::vector<Stmt>& out) {
@@ -290,6 +291,13 @@ void wait_first(DividedKernel& all, std::vector<Stmt>& out) {
                          all.k.span});
 }
 
+void begin_counters(const DividedKernel& all, std::vector<Stmt>& out) {
+  for (auto& [loop, counter] : all.counters) {
+    out.push_back(alloc(counter, all.k.span));
+    out.push_back(store(counter, {}, imm(0, i32), all.k.span));
+  }
+}
+
 void divide(Function& f, size_t kernel, const Target& target, const RolePlan& plan) {
   Kernel& k = f.kernels[kernel];
   Span span = k.body->span;
@@ -320,20 +328,18 @@ void divide(Function& f, size_t kernel, const Target& target, const RolePlan& pl
   auto by_warps = [&](const Stmt& loads, Attrs attrs) {
     return group(plan.consumers, warps_that_load * target.warp, renamed(loads), span, 0, std::move(attrs));
   };
-  if (all.loads_ahead) {
+  Stmt first = all.loads_ahead ? loading_part(all, Turns::first) : Stmt();
+  begin_counters(all, out);
+  if (first) {
     Attrs role;
     role.entries["role"] = "first loads";
-    out.push_back(by_warps(block({made[0], loading_part(all, Turns::first)}, span), std::move(role)));
+    out.push_back(by_warps(block({made[0], first}, span), std::move(role)));
     out.push_back(made[1]);
   }
   auto with_registers = [&](const Stmt& part, std::string_view row, int64_t registers) {
     if (!registers) return part;
     return block({all.instruction(row, {imm(registers, i32)}, span), part}, span);
   };
-  for (auto& [loop, counter] : all.counters) {
-    out.push_back(alloc(counter, span));
-    out.push_back(store(counter, {}, imm(0, i32), span));
-  }
   auto team = [&](int64_t first, int64_t count, int64_t barrier, const Stmt& part) {
     Attrs attrs;
     attrs.entries["barrier"] = barrier;

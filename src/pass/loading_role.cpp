@@ -71,6 +71,7 @@ struct Loader {
       const RoleLoop* loop = all.plan.find(s);
       return around(loop ? loads(*loop) : part(n->body), [&](const Stmt& body) {
         if (loop) return turns_of(*loop, body);
+        if (turns == Turns::first) return first_iteration(*n, body);
         return for_loop(n->var, n->min, n->extent, n->loop, body, n->span);
       });
     }
@@ -81,14 +82,34 @@ struct Loader {
     }
     return {};
   }
-  Stmt turns_of(const RoleLoop& loop, const Stmt& body) const {
+  // Turns that find every slot free: all of a loop that is shorter, and none but in the first iteration of a
+  // loop around.
+  Expr first_turns(const RoleLoop& loop) const {
     auto& n = *loop.loop.as<For>();
     Expr slots = imm(loop.slots, n.extent->dtype);
-    Expr count = turns == Turns::first ? slots : turns == Turns::later ? n.extent - slots : n.extent;
-    if (turns != Turns::later) return for_loop(n.var, n.min, count, Loop::serial, body, n.span);
+    if (auto turns = as_int(n.extent); !turns || *turns < loop.slots) slots = min(slots, n.extent);
+    if (turns == Turns::first || at.loops.front() == &n) return slots;
+    return select(eq(at.loops.front()->var, at.loops.front()->min), slots, imm(0, n.extent->dtype));
+  }
+  Stmt turns_of(const RoleLoop& loop, const Stmt& body) const {
+    auto& n = *loop.loop.as<For>();
+    if (turns == Turns::all) return for_loop(n.var, n.min, n.extent, Loop::serial, body, n.span);
+    Expr first = first_turns(loop);
+    if (turns == Turns::first) return for_loop(n.var, n.min, first, Loop::serial, body, n.span);
+    std::vector<Stmt> out;
+    if (!as_int(first)) {
+      Expr begun = var("begun", first->dtype);
+      out.push_back(let(begun, first, n.span));
+      first = begun;
+    }
     Expr later = var(n.var.as<Var>()->hint, n.var->dtype);
-    Stmt behind = substitute(body, {{n.var.get(), later + slots}});
-    return for_loop(later, n.min, count, Loop::serial, behind, n.span);
+    Stmt behind = substitute(body, {{n.var.get(), later + first}});
+    out.push_back(for_loop(later, n.min, n.extent - first, Loop::serial, behind, n.span));
+    return block(std::move(out), n.span);
+  }
+  static Stmt first_iteration(const For& n, const Stmt& body) {
+    Stmt first = substitute(body, {{n.var.get(), n.min}});
+    return if_then(lt(imm(0, n.extent->dtype), n.extent), first, {}, n.span);
   }
   std::vector<Stmt> arm(const If& n, bool holds) {
     Inside inside(at, n.cond, holds);

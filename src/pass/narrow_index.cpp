@@ -79,6 +79,8 @@ struct Narrower final : ScopedRewriter {
       Expr x = narrow(b->a), y = narrow(b->b);
       return x && y ? binary(b->op, x, y, b->span) : Expr();
     }
+    if (auto* s = e.as<Select>())
+      if (Expr x = narrow(s->a), y = narrow(s->b); x && y) return select((*this)(s->cond), x, y, s->span);
     if (auto* c = e.as<Cast>(); c && c->a->dtype == i32) return (*this)(c->a);
     return cast(t, (*this)(e), e->span);  // a variable, a load, …: its value fits
   }

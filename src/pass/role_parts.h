@@ -58,8 +58,8 @@ struct DividedKernel {
   Expr named_turn(const RoleLoop& loop, const WalkContext& at, std::vector<Stmt>& out);
 };
 
-// Of the role that loads: all turns; or, of a loop that nothing stands around, those that find every slot
-// free, and those behind them.
+// Of the role that loads: all turns; or, of a loop that nothing but a walk of tiles stands around, those that
+// find every slot free, and those behind them.
 enum class Turns { all, first, later };
 Stmt loading_part(DividedKernel& all, Turns turns = Turns::all);
 Stmt computing_part(DividedKernel& all);

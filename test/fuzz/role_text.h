@@ -20,6 +20,7 @@ struct RoleText : RandomText {
   bool by_head = false;  // of which those of a head read the same
   bool unpacks = false;  // threads compute a factor of the product
   bool alone = false;    // products of a loop of many turns, that nothing stands around
+  bool called = false;   // only the call knows how many blocks there are, and turns
   int64_t heads = 0;
   std::string type = "f16";
 
@@ -29,6 +30,11 @@ struct RoleText : RandomText {
     params.push_back(fresh(prefix));
     std::string name = params.back();
     params.back() += ": " + what;
+    return name;
+  }
+  std::string scalar(const std::string& prefix, int64_t value) {
+    std::string name = parameter(prefix, "i32");
+    given[name] = double(value);
     return name;
   }
   std::string tile(const std::string& scope, const std::string& of, int64_t m, int64_t n = 0) {
@@ -86,11 +92,10 @@ struct RoleText : RandomText {
   };
   Trips trips() {
     int64_t most = 2 + below(5);
-    if (alone) return {std::to_string(most + 7), most + 7};
-    switch (below(6)) {
+    if (alone && !called) return {std::to_string(most + 7), most + 7};
+    switch (called ? 0 : below(6)) {
       case 0: {
-        std::string n = parameter("n", "i32");
-        given[n] = double(below(most + 1));
+        std::string n = scalar("n", below(most + 1));
         if (given[n] == 0) is("trips: 0");
         if (given[n] == 1) is("trips: 1");
         is("trips: scalar");
@@ -359,6 +364,8 @@ struct RoleText : RandomText {
     blocks = 1 + below(3), turns = alone ? 1 : 1 + below(3);
     if (many) heads = 1 + below(3), blocks = heads * (2 + below(3)), turns = 1 + below(2);
     by_head = many && chance(75);
+    called = alone && chance(50);
+    if (called) is("a grid that the call knows"), blocks = 1 + below(6);
     type = chance(70) ? "f16" : "bf16";
     is(turns > 1 ? "in a loop over tiles" : "one tile");
     indent = 2;
@@ -373,10 +380,11 @@ struct RoleText : RandomText {
         if (chance(20)) is("two loops"), (!low && chance(50)) ? chain() : products();
       });
     }
+    std::string grid = many     ? fmt::format("h: {}, q: {}", heads, blocks / heads)
+                       : called ? fmt::format("bx: cast<i64>({})", scalar("g", blocks))
+                                : fmt::format("bx: {}", blocks);
     std::string text = "func main(";
     for (auto& p : params) text += (&p == &params[0] ? "" : ", ") + p;
-    std::string grid =
-        many ? fmt::format("h: {}, q: {}", heads, blocks / heads) : fmt::format("bx: {}", blocks);
     // With two blocks at once tiles have fewer slots, which are used again sooner, and threads fewer
     // registers.
     std::string two = chance(15) ? " {min_blocks_per_sm=2}" : "";

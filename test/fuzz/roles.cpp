@@ -109,6 +109,15 @@ TEST_CASE("programs whose first loads begin before the block has come compute wh
                       .share = 0.1,
                       .make = of_many_turns,
                       .targets = {"sim:sm_90a"}});
+  int64_t refused = 0;  // where blocks go from tile to tile
+  fuzz::each_seed({.fixed = 8, .fresh = 4, .share = 0.1}, [&](uint64_t seed) {
+    fuzz::Program p = of_many_turns(seed);
+    CAPTURE(seed);
+    CAPTURE(p.text);
+    CHECK_EQ(fuzz::fault_on(narrow_chip(), p, seed, refused), "");
+    return true;
+  });
+  CHECK_EQ(refused, 0);
   int64_t ahead = 0, triggers = 0;
   for (uint64_t seed = 0; seed < 30; seed++) {
     auto kernel = compile(parse_text(of_many_turns(seed).text, "fuzz.ir"), narrow_chip());
