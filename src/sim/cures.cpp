@@ -4,22 +4,57 @@
 
 #include "ir/rewrite.h"
 #include "sim/engine.h"
+#include "sim/mbarrier_report.h"
+#include "sim/products.h"
 #include "sim/race_detector.h"
 
 namespace tl::sim {
 
+// A warp reads a tile, or overwrites it, while a load is under way there.
+static std::string cure_of_early(const Warp& w, const MBarrier& m) {
+  if (std::string why = why_unordered(w, m.load.thread); !why.empty()) return why;
+  auto seen = m.seen_by.find(w.first);
+  bool is_reading = seen != m.seen_by.end() && m.load.phase > 0 && seen->second.phase == m.load.phase - 1;
+  if (is_reading && !was_told(*w.block, m.load.thread, w))
+    return "nothing makes that load wait for this reader of the tile before it: " + cure_by_empty();
+  return fmt::format("wait for phase {} of its mbarrier (parity {}) first", m.load.phase, m.load.phase % 2);
+}
+
 // Of an access with a bulk load that an mbarrier is to tell.
-std::string RaceDetector::cure_of_load(const Warp& w, const Stamp& load) const {
+std::string RaceDetector::cure_of_load(const Warp& w, const Stamp& load, const Stamp& me) const {
   const Clocks& clocks = w.block->watch->clocks;
+  bool loads = clocks.owner(me.thread) < 0 && clocks.warp_of_products(me.thread) < 0;
   for (auto& [at, m] : w.block->engine->barriers) {
     bool is_last = clocks.slot_of_barrier(m.number) == load.thread && m.copies == load.epoch;
     if (!is_last) continue;
     if (m.phase > m.load.phase && !clocks.covers(m.released, load))
       return "the phase of its mbarrier has ended before all of it had landed: expect all its bytes "
              "(mbarrier_arrive_expect_tx)";
-    return fmt::format("wait for phase {} of its mbarrier (parity {}) first", m.load.phase, m.load.phase % 2);
+    if (!loads) return cure_of_early(w, m);
   }
+  if (std::string why = loads ? why_ahead(*w.block, w.first) : ""; !why.empty()) return why;
+  if (loads) return "nothing makes this load wait until that tile has come and been read: " + cure_by_empty();
   return "wait for the phase of its mbarrier first";
+}
+
+// Of a write to a tile that a product of a warpgroup reads.
+std::string RaceDetector::cure_of_product(const Warp& w, const Stamp& product) const {
+  const Clocks& clocks = w.block->watch->clocks;
+  constexpr int64_t group_warps = 4;
+  int64_t warp = clocks.warp_of_products(product.thread), here = w.first / w.lane_count();
+  bool same_group = warp / group_warps == here / group_warps;
+  if (std::string why = same_group ? "" : why_unordered(w, warp * w.lane_count()); !why.empty()) return why;
+  if (!same_group)
+    return "nothing makes this thread wait for the product: let those that have begun it wait for it "
+           "(T.wait_wgmma(0)) and then arrive at a barrier that this thread waits for before it writes "
+           "(T.barrier_arrive(empty[slot]), T.barrier_wait(empty[slot], (k // slots + 1) % 2))";
+  if (clocks.has_joined(product.thread, product.epoch))
+    return fmt::format(
+        "warp {} has waited for it, but the other warps have not: put a barrier after that wait", warp);
+  auto& groups = w.products->committed;
+  auto later = std::ranges::count_if(groups, [&](uint32_t group) { return group > product.epoch; });
+  return fmt::format("wait for the product first (T.wait_wgmma({}){})", later,
+                     warp == here ? "" : ", and a barrier after that");
 }
 
 // Does the statement store to one element and read another, so that none is updated by several?
@@ -57,35 +92,81 @@ std::string RaceDetector::cure_of_statement(const Place& p, int32_t site, bool o
   return "use an atomic access, or read, wait at a barrier, and then write";
 }
 
-// The innermost condition around a statement that holds for some threads only, as far as the text says.
-static const If* condition_of_some(const Kernel& k, const StmtNode* target) {
+// What lets some threads only come to a statement, as far as the text says: a condition, with the arm in
+// which the statement stands, or a team's section.
+struct Some {
+  const If* condition = nullptr;
+  bool otherwise = false;
+  const Group* team = nullptr;
+};
+
+// From the outermost one on.
+static std::vector<Some> around(const Kernel& k, const StmtNode* target) {
   std::set<const ExprNode*> varying{k.thread.get()};
   auto varies = [&](const Expr& e) {
     return contains(e, [&](const Var& v) { return varying.contains(&v); }, [](const Load&) { return true; });
   };
-  const If* found = nullptr;
+  auto holds = [&](const Stmt& body) {
+    bool found = false;
+    if (body) visit_nodes(body, [&](const Node& inner) { found |= &inner == target; });
+    return found;
+  };
+  std::vector<Some> found;
   visit_nodes(k.body, [&](const Node& n) {
     if (n.kind == Kind::Let) {
       auto& let = static_cast<const Let&>(n);
       if (varies(let.value)) varying.insert(let.var.get());
+    } else if (n.kind == Kind::Group) {
+      auto& group = static_cast<const Group&>(n);
+      if (holds(group.body)) found.push_back({.team = &group});
+    } else if (n.kind == Kind::If) {
+      auto& one = static_cast<const If&>(n);
+      if (!varies(one.cond)) return;
+      bool otherwise = holds(one.else_body);
+      if (otherwise || holds(one.then_body)) found.push_back({.condition = &one, .otherwise = otherwise});
     }
-    if (n.kind != Kind::If) return;
-    auto& one = static_cast<const If&>(n);
-    if (!varies(one.cond)) return;
-    visit_nodes(Stmt(&one), [&](const Node& inner) {
-      if (&inner == target) found = &one;
-    });
   });
   return found;
 }
 
+// Do these run beside each other?
+static bool are_of_teams(const std::vector<Some>& all, const std::vector<Some>& others, bool has_barriers) {
+  for (auto& a : all)
+    for (auto& b : others) {
+      if (a.team && b.team && a.team != b.team) return true;
+      if (has_barriers && a.condition && a.condition == b.condition && a.otherwise != b.otherwise)
+        return true;
+    }
+  return false;
+}
+
+// Teams are told by barriers in memory: `w` by that thread, or the other way round.
+std::string RaceDetector::cure_of_teams(const Warp& w, const Stamp& other, const Stamp& me) const {
+  std::string why = why_unordered(w, other.thread);
+  if (!why.empty()) return why;
+  if (Touch(me.how) == Touch::read || !was_told(*w.block, other.thread, w))
+    return fmt::format(
+        "let the writer arrive at a barrier when it has written (T.barrier_arrive(full)), and let the {} "
+        "wait "
+        "for all that write (T.barrier_wait(full, k // slots % 2))",
+        Touch(me.how) == Touch::read || Touch(other.how) == Touch::read ? "reader" : "other one");
+  return "nothing makes the writer wait for the reader of this slot: " + cure_by_empty();
+}
+
 // A barrier is for all threads: under a condition that not all of them meet it is the next mistake.
-std::string RaceDetector::cure_by_barrier(int32_t site, int32_t other_site, bool same_warp) const {
+std::string RaceDetector::cure_by_barrier(const Warp& w, const Stamp& other, const Stamp& me) const {
+  bool same_warp = other.thread / w.lane_count() == w.first / w.lane_count();
   std::string_view barrier =
       same_warp ? "T.sync_threads(), or T.sync_warp() if only one warp takes part" : "T.sync_threads()";
-  const If* here = condition_of_some(*code.kernel, code.sites[size_t(site)].stmt.get());
-  const If* there = condition_of_some(*code.kernel, code.sites[size_t(other_site)].stmt.get());
-  const If* inner = here ? here : there;
+  auto all_here = around(*code.kernel, code.sites[size_t(me.site)].stmt.get());
+  auto all_there = around(*code.kernel, code.sites[size_t(other.site)].stmt.get());
+  if (!same_warp && w.block->engine && are_of_teams(all_here, all_there, code.barriers > 0))
+    return cure_of_teams(w, other, me);
+  auto innermost = [](auto& all) {
+    auto it = std::ranges::find_if(all.rbegin(), all.rend(), [](auto& s) { return s.condition != nullptr; });
+    return it == all.rend() ? nullptr : it->condition;
+  };
+  const If *here = innermost(all_here), *there = innermost(all_there), *inner = here ? here : there;
   if (!inner || !inner->span) return fmt::format("put a barrier between the two ({})", barrier);
   if (here == there)
     return fmt::format(
@@ -98,44 +179,37 @@ std::string RaceDetector::cure_by_barrier(int32_t site, int32_t other_site, bool
       barrier, inner->span.line);
 }
 
-// What would order the two accesses.
-std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
-                                  bool same_statement, bool one_reads) const {
-  const Clocks& clocks = w.block->watch->clocks;
-  if (other.block != clocks.number() && p.scope == Scope::shared)
+std::string RaceDetector::cure_of_blocks(const Warp& w, const Place& p) const {
+  if (p.scope == Scope::shared)
     return "let both blocks of the cluster meet in between (T.cluster_sync()), or let the other one arrive "
-           "at a "
-           "barrier of this one that it waits for (T.mbarrier_arrive(b, cta_id=rank))";
-  if (other.block != clocks.number()) {
-    constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
-    if (int32_t asked = w.block->watch->asked_without_order; asked >= 0)
-      return fmt::format(
-          "{}; or, if the atomic access on line {} signals that the other block is done, give it an order, "
-          "because it is relaxed: memory_order='acq_rel', with a barrier of the block (T.sync_threads()) "
-          "before and after it",
-          cure, code.sites[size_t(asked)].span.line);
-    return tells ? fmt::format(
-                       "{}, or let the writer's block signal it (a barrier of the block, then an atomic "
-                       "release) and the other block wait for the signal (an acquire, then a barrier)",
-                       cure)
-                 : std::string(cure);
-  }
-  int64_t owner = clocks.owner(other.thread);
-  if (owner < 0) return cure_of_load(w, other);
-  bool bulk = !clocks.is_on(other.thread, Timeline::copies);
-  if (other.thread < code.thread_count()) {
-    if (same_statement) return cure_of_statement(p, site, one_reads);
-    if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
-    bool same_warp = other.thread / w.lane_count() == w.first / w.lane_count();
-    return cure_by_barrier(site, other.site, same_warp);
-  }
-  if (clocks.has_joined(other.thread, other.epoch))
+           "at "
+           "a barrier of this one that it waits for (T.mbarrier_arrive(b, cta_id=rank))";
+  constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
+  if (int32_t asked = w.block->watch->asked_without_order; asked >= 0)
+    return fmt::format(
+        "{}; or, if the atomic access on line {} signals that the other block is done, give it an order, "
+        "because it is relaxed: memory_order='acq_rel', with a barrier of the block (T.sync_threads()) "
+        "before and after it",
+        cure, code.sites[size_t(asked)].span.line);
+  return tells ? fmt::format(
+                     "{}, or let the writer's block signal it (a barrier of the block, then an atomic "
+                     "release) and the other block wait for the signal (an acquire, then a barrier)",
+                     cure)
+               : std::string(cure);
+}
+
+// Of an access with a copy of a thread's group.
+std::string RaceDetector::cure_of_group(const Warp& w, int lane, const Stamp& copy) const {
+  const Clocks& clocks = w.block->watch->clocks;
+  int64_t owner = clocks.owner(copy.thread);
+  bool bulk = !clocks.is_on(copy.thread, Timeline::copies);
+  if (clocks.has_joined(copy.thread, copy.epoch))
     return fmt::format(
         "thread {} has waited for it, but the other threads have not: put a barrier after that wait", owner);
   const Groups& groups = w.block->engine->groups(bulk ? Timeline::bulk_writes : Timeline::copies, owner);
   std::string_view commit = bulk ? "T.tma_store_arrive()" : "T.ptx_commit_group()";
-  auto later = groups.committed.end() - std::ranges::lower_bound(groups.committed, other.epoch);
-  bool reads = clocks.is_on(other.thread, Timeline::bulk_reads);
+  auto later = groups.committed.end() - std::ranges::lower_bound(groups.committed, copy.epoch);
+  bool reads = clocks.is_on(copy.thread, Timeline::bulk_reads);
   auto wait_for = [&](int64_t left) {
     return bulk ? fmt::format("T.tma_store_wait({}{})", left, reads ? "" : ", read=False")
                 : fmt::format("T.ptx_wait_group({})", left);
@@ -144,6 +218,20 @@ std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp
                                 : fmt::format("wait for its group ({})", wait_for(later - 1));
   return owner == w.first + lane ? wait + " first"
                                  : fmt::format("let thread {} {}, and put a barrier after that", owner, wait);
+}
+
+// What would order the two accesses.
+std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp& other,
+                                  const Stamp& me) const {
+  const Clocks& clocks = w.block->watch->clocks;
+  if (other.block != clocks.number()) return cure_of_blocks(w, p);
+  if (clocks.warp_of_products(other.thread) >= 0) return cure_of_product(w, other);
+  if (clocks.owner(other.thread) < 0) return cure_of_load(w, other, me);
+  if (other.thread >= code.thread_count()) return cure_of_group(w, lane, other);
+  if (code.sites[size_t(other.site)].stmt.get() == code.sites[size_t(me.site)].stmt.get())
+    return cure_of_statement(p, me.site, Touch(me.how) == Touch::read || Touch(other.how) == Touch::read);
+  if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
+  return cure_by_barrier(w, other, me);
 }
 
 }  // namespace tl::sim

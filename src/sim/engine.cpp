@@ -5,6 +5,7 @@
 
 #include "ops/atomic.h"
 #include "sim/evaluate.h"
+#include "sim/mbarrier_report.h"
 #include "sim/race_detector.h"
 
 namespace tl::sim {
@@ -28,6 +29,15 @@ void combine_chunk(const Chunk& p, const Combination& c) {
 
 }  // namespace
 
+// Threads that have arrived more than once.
+static MBarrier::Arrivals repeated(MBarrier::Arrivals came) {
+  std::ranges::sort(came);
+  MBarrier::Arrivals twice;
+  for (size_t i = 1; i < came.size(); i++)
+    if (came[i].first == came[i - 1].first) twice.push_back(came[i]);
+  return twice;
+}
+
 void Engine::end_phase(int64_t barrier) {
   MBarrier& m = barriers.at(barrier);
   if (m.pending != 0 || m.bytes != 0) return;
@@ -35,7 +45,10 @@ void Engine::end_phase(int64_t barrier) {
   m.phase++;
   m.pending = m.count;
   m.released = m.joined;
-  m.came.clear();
+  constexpr size_t most = 2;
+  if (m.first_phases.size() < most) m.first_phases.push_back(m.came);
+  if (m.rushed.empty()) m.rushed = repeated(m.came);
+  m.ended_with = std::exchange(m.came, {});
 }
 
 InFlight Engine::flight() const { return schedule.flight(block.executed); }

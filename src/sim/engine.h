@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,15 +68,26 @@ struct MBarrier {
     int64_t phase = -1, thread = -1;
     int32_t site = 0;
   } load = {};
-  std::vector<std::pair<int64_t, int32_t>> came = {};  // in this phase: thread and site
-  KnownRef ended_by = {};                              // what those knew that began the copies
-  KnownRef joined = {}, released = {};                 // clocks of all that arrived; of the last phase
+  using Arrivals = std::vector<std::pair<int64_t, int32_t>>;  // thread and site
+  Arrivals came = {};                                         // in this phase
+  Arrivals ended_with = {};                                   // in the last
+  std::vector<Arrivals> first_phases = {};                    // in the first two of all
+  Arrivals rushed = {};                                       // twice in a phase, in the first such phase
+  std::set<int64_t> arrivers = {};  // all threads that have ever arrived, numbered through the grid
+  // A warp of which one arrival has ended a phase, where, and the first lane that came in the next.
+  Warp* crowded_by = nullptr;
+  int32_t crowded_at = 0;
+  int crowding = 0;
+  KnownRef ended_by = {};               // what those knew that began the copies
+  KnownRef joined = {}, released = {};  // clocks of all that arrived; of the last phase
   // The last phase that a warp has seen end, where, and in which epochs of its threads (0: not this one).
   struct Seen {
     Warp* warp = nullptr;
     int64_t phase = 0;
     int32_t site = 0;
-    bool by_state = false;  // not by its parity
+    bool by_state = false;         // not by its parity
+    bool again = false;            // it had seen that phase before
+    std::vector<bool> lanes = {};  // that have asked there
     std::vector<uint32_t> epochs = {};
   };
   std::map<int64_t, Seen> seen_by = {};  // by the warp's first thread
@@ -122,8 +134,5 @@ class Engine {
   void write(AsyncCopy& b, Chunk& p);
   void tell(AsyncCopy& b, const Chunk& p);
 };
-
-// Does everything that ends the phase under way come after what warps have seen of the one before?
-void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m);
 
 }  // namespace tl::sim

@@ -72,8 +72,5 @@ MBarrier& barrier_of(const Execution& x, size_t arg, int lane,
                      Touch touch);  // a finding that ends the run if it is none
 MBarrier& barrier_in(const Execution& x, const Block& of, size_t arg, int lane,
                      Touch touch);  // the same place in a block of the cluster
-// A warp waits for ever for a phase of an mbarrier: what is missing there, and what where others wait.
-Finding phase_finding(const Warp& w, std::span<const Warp* const> others);
-bool has_begun(const Warp& w);  // something has come or landed in the phase that it waits for
 
 }  // namespace tl::sim

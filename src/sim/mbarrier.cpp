@@ -1,10 +1,7 @@
-// Barriers in memory: which threads have arrived in a phase, what has landed, and what is missing at a
-// deadlock.
-#include <bit>
-#include <set>
-
+// Barriers in memory: which threads have arrived in a phase, and what has landed.
 #include "base/error.h"
 #include "sim/async.h"
+#include "sim/mbarrier_report.h"
 #include "sim/phase_state.h"
 
 namespace tl::sim {
@@ -14,31 +11,8 @@ using AsyncKind = AsyncInstr::AsyncKind;
 
 Clocks* clocks_of(const Execution& x) { return x.warp.block->watch ? &x.warp.block->watch->clocks : nullptr; }
 
-std::string name_of_barrier(const Place& p, int64_t address) {
-  return fmt::format("{}[{}]", p.name, (address - p.address) / p.type.bytes());
-}
-std::string name_of_barrier(const Code& code, int64_t address) {
-  for (auto& p : code.places)
-    if (int64_t end = p.address + p.elements * p.type.bytes();
-        p.scope == Scope::shared && address >= p.address && address < end)
-      return name_of_barrier(p, address);
-  return {};
-}
 int64_t address_of_barrier(const Execution& x, size_t arg, int lane) {
   return x.place(arg).address + x.value(arg, lane).i;
-}
-
-// "thread 0 (line 7), thread 32 (line 7)"
-std::string arrivals(const Code& code, const MBarrier& m) {
-  constexpr size_t most = 4;
-  std::string text;
-  for (size_t i = 0; i < std::min(most, m.came.size()); i++) {
-    auto [thread, site] = m.came[i];
-    const Span& span = code.sites[size_t(site)].span;
-    text +=
-        fmt::format("{}thread {}{}", i ? ", " : "", thread, span ? fmt::format(" (line {})", span.line) : "");
-  }
-  return m.came.size() > most ? fmt::format("{} and {} more", text, m.came.size() - most) : text;
 }
 
 MBarrier& barrier_at(const Execution& x, const Block& of, size_t arg, int lane) {
@@ -125,17 +99,21 @@ void expect_bytes(const Execution& x, MBarrier& m, int lane) {
 
 void check_room(const Execution& x, const MBarrier& m, int lane) {
   if (m.pending == 0)
-    stop(Finding::Kind::barrier, x.site.span,
-         "{}: {} arrives at {}, but all {} arrivals of phase {} are in ({}), and {} bytes are still to land: "
-         "count more arrivals in mbarrier_init, or wait for the phase first",
-         x.site.intrinsic->name, describe_thread(x.warp, lane),
-         name_of_barrier(x.place(0), address_of_barrier(x, 0, lane)), m.count, m.phase,
-         arrivals(*x.warp.code, m), m.bytes);
+    stop(Finding::Kind::barrier, x.site.span, "{}: {}", x.site.intrinsic->name,
+         no_room(x.warp, m, lane, address_of_barrier(x, 0, lane)));
+}
+
+// One instruction of a warp should not end a phase and go on in the next: no thread could wait in between.
+void note_crowd(const Execution& x, MBarrier& m, int lane, int64_t began_in) {
+  if (m.crowded_by || m.phase == began_in) return;
+  m.crowded_by = &x.warp, m.crowded_at = x.site.site, m.crowding = lane;
 }
 
 void come(const Execution& x, const Block& of, MBarrier& m, int lane) {
-  if (Clocks* clocks = clocks_of(x)) m.joined = merge(m.joined, clocks->release(x.warp.first + lane));
-  m.came.emplace_back(x.warp.first + lane, x.site.site);
+  int64_t thread = x.warp.first + lane;
+  if (Clocks* clocks = clocks_of(x)) m.joined = merge(m.joined, clocks->release(thread));
+  m.came.emplace_back(thread, x.site.site);
+  m.arrivers.insert(x.warp.block->number * x.warp.code->thread_count() + thread);
   m.pending--;
   x.warp.block->race_detector->memory_version++;
   of.engine->end_phase(address_of_barrier(x, 0, lane));
@@ -148,8 +126,10 @@ void expect(const Execution& x) {
 void arrive(const Execution& x) {
   x.count(Counter::Kind::barrier);
   bool expects = x.row<AsyncInstr>().does == AsyncKind::arrive_expect;
+  std::map<const MBarrier*, int64_t> began_in;  // which phases
   for_lanes(x.lanes, [&](int lane) {
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
+    note_crowd(x, m, lane, began_in.try_emplace(&m, m.phase).first->second);
     check_room(x, m, lane);
     if (expects) expect_bytes(x, m, lane);
     if (x.row<AsyncInstr>().gives_state()) x.give(lane, scalar(PhaseState{m.life, m.phase}.packed()));
@@ -176,7 +156,9 @@ void arrive_later(const Execution& x) {
     int64_t thread = x.warp.first + lane;
     Engine& engine = *x.warp.block->engine;
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
-    m.pending += x.row<AsyncInstr>().does == AsyncKind::signal;
+    bool counted = x.row<AsyncInstr>().does == AsyncKind::signal_counted;
+    if (counted) m.arrivers.insert(x.warp.block->number * x.warp.code->thread_count() + thread);
+    m.pending += !counted;
     m.came.emplace_back(thread, x.site.site);
     uint32_t epoch = engine.groups(Timeline::copies, thread).epoch++;
     AsyncCopy b{.thread = thread,
@@ -188,14 +170,20 @@ void arrive_later(const Execution& x) {
   });
 }
 
-void note_seen(const Execution& x, MBarrier& m, int lane, const Clocks& clocks) {
+void note_seen(const Execution& x, MBarrier& m, int lane) {
   MBarrier::Seen& seen = m.seen_by[x.warp.first];
-  if (!seen.warp || seen.phase != m.phase - 1 || seen.site != x.site.site) {
+  bool same_phase = seen.warp && seen.phase == m.phase - 1;
+  bool same_wait = same_phase && seen.site == x.site.site && !seen.lanes[size_t(lane)];
+  if (!same_wait) {
+    seen.again = same_phase;
     seen.warp = &x.warp, seen.phase = m.phase - 1, seen.site = x.site.site;
     seen.by_state = x.row<AsyncInstr>().takes_state();
+    seen.lanes.assign(size_t(x.warp.lane_count()), false);
     seen.epochs.assign(size_t(x.warp.lane_count()), 0);
   }
-  seen.epochs[size_t(lane)] = clocks.now(x.warp.first + lane, x.site.site).epoch;
+  seen.lanes[size_t(lane)] = true;
+  if (Clocks* clocks = clocks_of(x))
+    seen.epochs[size_t(lane)] = clocks->now(x.warp.first + lane, x.site.site).epoch;
 }
 
 // The phase that a test asks for, by its state or its parity: the one before the phase under way, or that.
@@ -221,10 +209,8 @@ void test_phase(const Execution& x) {
     if (ended) {  // a wait reads once, however often it has to ask
       touch_barrier(x, *w.block, 0, lane, Touch::atomic_read);
       m.seen = m.phase;
-      if (Clocks* clocks = clocks_of(x)) {
-        clocks->acquire(w.first + lane, m.released);
-        note_seen(x, m, lane, *clocks);
-      }
+      if (Clocks* clocks = clocks_of(x)) clocks->acquire(w.first + lane, m.released);
+      note_seen(x, m, lane);
       return;
     }
     if (w.awaited >= 0 || !waits) return;
@@ -265,104 +251,6 @@ MBarrier& barrier_in(const Execution& x, const Block& of, size_t arg, int lane, 
 }
 MBarrier& barrier_of(const Execution& x, size_t arg, int lane, Touch touch) {
   return barrier_in(x, *x.warp.block, arg, lane, touch);
-}
-
-namespace {
-
-// "waits for phase 1 of M[0] (parity 1)"
-std::string awaited_by(const Warp& w) {
-  int64_t phase = w.block->engine->barriers.at(w.awaited).phase;
-  return fmt::format("waits for phase {} of {} ({})", phase, name_of_barrier(*w.code, w.awaited),
-                     w.awaits_by_state ? "by its state" : fmt::format("parity {}", phase % 2));
-}
-
-std::string missing_in(const MBarrier& m) {
-  if (m.pending < 0) return fmt::format("more threads have arrived than the {} that it counts", m.count);
-  if (m.bytes < 0) return fmt::format("{} bytes more have landed than were expected", -m.bytes);
-  std::vector<std::string> missing;
-  if (m.pending > 0) missing.push_back(fmt::format("{} of {} arrivals", m.pending, m.count));
-  if (m.bytes > 0) missing.push_back(fmt::format("{} bytes that were expected", m.bytes));
-  std::string text = fmt::format("missing: {}", fmt::join(missing, ", "));
-  int64_t beside = m.pending + int64_t(m.came.size()) - m.count;
-  if (m.pending > 0 && beside > 0)
-    text += fmt::format(
-        ", in addition to {} of cp_async_mbarrier_arrive, each of which adds to the count (…_noinc does not)",
-        beside);
-  return text;
-}
-
-}  // namespace
-
-// A warp has seen the phase before this one end. Had it come later than the end of this one, it would wait
-// for the next, whose parity is the same; so what ends this one must come after what the warp has seen. One
-// lane that tells of it will do.
-void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m) {
-  const Clocks& clocks = block.watch->clocks;
-  for (auto& [first, seen] : m.seen_by) {
-    if (seen.phase != m.phase - 1) continue;
-    bool tells = false;
-    for (size_t lane = 0; lane < seen.epochs.size() && !tells; lane++) {
-      Stamp stamp = clocks.now(first + int64_t(lane), seen.site);
-      stamp.epoch = seen.epochs[lane];
-      tells = stamp.epoch > 0 && (clocks.covers(m.joined, stamp) || clocks.covers(m.ended_by, stamp));
-    }
-    if (tells) continue;
-    Finding f{.kind = Finding::Kind::barrier};
-    std::string_view cure =
-        "let each warp that waits for a barrier's phases arrive in each of them, or tell those that do";
-    std::string then = seen.by_state
-                           ? fmt::format("the state that it waits by serves no more; {}", cure)
-                           : fmt::format(
-                                 "this wait is for phase {}, of the same parity, maybe for ever; {} "
-                                 "(or was parity {} meant?)",
-                                 m.phase + 1, cure, m.phase % 2);
-    f.text = fmt::format(
-        "{} waits here for the phase before phase {} of {}, and nothing makes phase {} wait for that: if it "
-        "ends first, {}",
-        describe_thread(*seen.warp, 0), m.phase, name_of_barrier(block.code, barrier), m.phase, then);
-    if (!m.came.empty()) f.other_thread = m.came[0].first;
-    block.race_detector->report(*seen.warp, 0, std::move(f), seen.site,
-                                m.came.empty() ? -1 : m.came[0].second);
-  }
-}
-
-bool has_begun(const Warp& w) {
-  const MBarrier& m = w.block->engine->barriers.at(w.awaited);
-  return !m.came.empty() || m.bytes != 0;
-}
-
-Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
-  const Code& code = *w.code;
-  const MBarrier& m = w.block->engine->barriers.at(w.awaited);
-  std::string came = m.came.empty() ? "no thread has arrived" : arrivals(code, m) + " came";
-  Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
-  f.thread = w.first + w.awaiting;
-  std::string meant = m.came.empty() && m.phase > 0 && !w.awaits_by_state
-                          ? fmt::format("; the phase before has ended: was parity {} meant?", 1 - m.phase % 2)
-                          : "";
-  f.text = fmt::format("{} {}, and no other thread can go on; {}; {}{}", describe_thread(w, w.awaiting),
-                       awaited_by(w), missing_in(m), came, meant);
-  int behind = count_of(w.alive & ~w.returned & ~w.active);
-  if (m.pending > 0 && m.pending == behind)
-    f.text += fmt::format(
-        "; {} other threads of its warp go on only when it leaves this loop (the threads of a warp run in "
-        "lockstep): let it wait in a warp of its own",
-        behind);
-  constexpr size_t most = 4;
-  std::set<std::pair<int64_t, int32_t>> told = {{w.awaited, w.awaits_at}};
-  for (auto* other : others) {
-    if (told.size() > most || other->block != w.block || other->awaited < 0) continue;
-    if (!told.emplace(other->awaited, other->awaits_at).second) continue;
-    const Span& there = code.sites[size_t(other->awaits_at)].span;
-    f.text += fmt::format("; thread {} {}{}, {}", other->first + other->awaiting, awaited_by(*other),
-                          there ? fmt::format(" on line {}", there.line) : "",
-                          missing_in(w.block->engine->barriers.at(other->awaited)));
-  }
-  if (!m.came.empty()) {
-    f.other_thread = m.came[0].first;
-    f.other = code.sites[size_t(m.came[0].second)].span;
-  }
-  return f;
 }
 
 }  // namespace tl::sim

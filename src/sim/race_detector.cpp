@@ -419,15 +419,12 @@ void RaceDetector::race(Warp& w, const Place& p, int lane, const Stamp& me, cons
   bool same_block = other.block == clocks.number(), begun = me.thread >= code.thread_count();
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(other.site)].span;
-  bool same_statement = code.sites[size_t(other.site)].stmt.get() == code.sites[size_t(me.site)].stmt.get();
   std::string who = begun ? "what " + describe_thread(w, lane) + " begins here" : describe_thread(w, lane);
   Finding f{.kind = Finding::Kind::race,
-            .text = fmt::format("data race on {}[{}]: {} {} it, {}{} {} it{}, and nothing orders the two; {}",
-                                p.name, index, who, verb(touch), name_of(w, other),
-                                same_block ? "" : " of " + grid.name(other.block), did,
-                                there ? fmt::format(" on line {}", there.line) : "",
-                                cure_of(w, p, lane, other, me.site, same_statement,
-                                        touch == Touch::read || std::string_view(did) == past(Touch::read)))};
+            .text = fmt::format(
+                "data race on {}[{}]: {} {} it, {}{} {} it{}, and nothing orders the two; {}", p.name, index,
+                who, verb(touch), name_of(w, other), same_block ? "" : " of " + grid.name(other.block), did,
+                there ? fmt::format(" on line {}", there.line) : "", cure_of(w, p, lane, other, me))};
   f.other_thread = clocks.owner(other.thread);
   f.buffer = p.name;
   f.index = index;

@@ -160,11 +160,15 @@ class RaceDetector {
                     Touch touch, bool same, const std::byte* at, bool by_proxy);
   void race(Warp& w, const Place& p, int lane, const Stamp& me, const Stamp& other, const char* did,
             Touch touch, const std::byte* at);
-  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, int32_t site,
-                      bool same_statement, bool one_reads) const;
+  // Advice: cures.cpp.  `me`: the access that comes now, of the warp or of what it begins.
+  std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, const Stamp& me) const;
+  std::string cure_of_blocks(const Warp& w, const Place& p) const;
   std::string cure_of_statement(const Place& p, int32_t site, bool one_reads) const;
-  std::string cure_by_barrier(int32_t site, int32_t other_site, bool same_warp) const;
-  std::string cure_of_load(const Warp& w, const Stamp& load) const;
+  std::string cure_by_barrier(const Warp& w, const Stamp& other, const Stamp& me) const;
+  std::string cure_of_teams(const Warp& w, const Stamp& other, const Stamp& me) const;
+  std::string cure_of_load(const Warp& w, const Stamp& load, const Stamp& me) const;
+  std::string cure_of_product(const Warp& w, const Stamp& product) const;
+  std::string cure_of_group(const Warp& w, int lane, const Stamp& copy) const;
   std::array<int64_t, 4> key(Finding::Kind kind, int32_t site, int32_t other_site, int64_t place) const {
     return {int64_t(kind) + 100 * code.number, site, other_site, place};
   }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "sim/mbarrier_report.h"
 #include "sim/phase_state.h"
 #include "target/effects.h"
 
@@ -113,14 +114,15 @@ ReferenceBarriers::Word& ReferenceBarriers::word_at(const Place& p, Frame& x) {
   return it->second;
 }
 
-Scalar ReferenceBarriers::arrive(const Place& p, Frame& x, int64_t times) {
+Scalar ReferenceBarriers::arrive(const Place& p, Frame& x, const Team& team) {
   Word& w = word_at(p, x);
   int64_t state = w.state();
-  for (int64_t i = 0; i < times; i++) {
+  w.arrived[name_of_team(team)] = {team, p.span};
+  for (int64_t i = 0; i < team.count; i++) {
     if (w.pending == 0)
       fail(p.span,
            "more than {} arrivals at {} in phase {}, which still expects {} bytes, in {}: count more "
-           "arrivals, or wait for the phase first",
+           "arrivals (T.alloc_barrier(n)), or wait for the phase first",
            w.count, p.said(x), w.phase, w.bytes, x.where);
     state = w.state();
     w.pending--;
@@ -136,7 +138,6 @@ Code ReferenceBarriers::instruction(const Call& c, const Team& team, Span span) 
   if (row->does == AsyncKind::test) return [this, t = test(c, team, span)](Frame& x) { return ask(t, x); };
   Place p = place_at(c.args[0], span);
   Code value = c.args.size() > 1 ? host.compile(c.args[1]) : Code();
-  int64_t times = team.count;
   switch (row->does) {
     case AsyncKind::init:
       return [=, this](Frame& x) {
@@ -153,12 +154,12 @@ Code ReferenceBarriers::instruction(const Call& c, const Team& team, Span span) 
       };
     case AsyncKind::arrive:
     case AsyncKind::signal_counted:
-      return [=, this](Frame& x) { return arrive(p, x, times); };
+      return [=, this](Frame& x) { return arrive(p, x, team); };
     case AsyncKind::expect:
     case AsyncKind::arrive_expect:
       return [=, this, arrives = row->does == AsyncKind::arrive_expect](Frame& x) {
-        word_at(p, x).bytes += times * value(x).i;
-        return arrives ? arrive(p, x, times) : Scalar();
+        word_at(p, x).bytes += team.count * value(x).i;
+        return arrives ? arrive(p, x, team) : Scalar();
       };
     case AsyncKind::signal:
       return [=, this](Frame& x) {
@@ -207,19 +208,43 @@ std::string ReferenceBarriers::asks(const Test& t, const Word& w, std::string_vi
                      t.by_state ? "by its state" : fmt::format("parity {}", w.phase % 2));
 }
 
+// Why a team that waits has missed its phase: whose parity is right, if another one's phases run ahead.
+std::string ReferenceBarriers::why_never(const Test& t, const Word& w, Frame& x) const {
+  int64_t threads = 0;
+  std::string who;
+  for (auto& [name, from] : w.arrived) {
+    threads += from.first.count;
+    who += fmt::format("{}{} (line {})", who.empty() ? "" : ", ", name, from.second.line);
+  }
+  if (threads > w.count)
+    return fmt::format(
+        "{} counts {} arrivals in each phase, but {} threads arrive at it: {}; count all of them "
+        "(T.alloc_barrier({}))",
+        t.place.said(x), w.count, threads, who, threads);
+  auto it = w.unseen.find(t.who);
+  int64_t unseen = it == w.unseen.end() ? 0 : it->second;
+  if (t.by_state || unseen >= w.phase) return "";
+  if (unseen == w.phase - 1 && w.pending == w.count && w.bytes == 0)
+    return fmt::format("the phase before has ended: was parity {} meant?", 1 - w.phase % 2);
+  if (unseen >= w.phase - 1) return "";
+  return fmt::format(
+      "phases {} to {} ended before it waited for phase {}: nothing makes {} wait for that; {}", unseen,
+      w.phase - 1, unseen, who, sim::cure_by_empty());
+}
+
 void ReferenceBarriers::wait_for(const Test& t, Frame& x) {
   auto ended = question(t, x);
-  if (ended()) return;
   Word& w = word_at(t.place, x);
+  auto note = [&] { w.unseen[t.who] = w.phase; };
+  if (ended()) return note();
   size_t me = turns ? turns->current() : 0;
   std::string what = asks(t, w, "wait", x);
   waiting[me] = {what, &w, t.place.span};
   bool goes_on = turns && turns->wait(ended);
   waiting.erase(me);
-  if (goes_on) return;
-  bool fresh = w.pending == w.count && w.bytes == 0 && w.phase > 0 && !t.by_state;
+  if (goes_on) return note();
   std::string text = fmt::format("{} in {}, and nothing else can go on; {}", what, x.where, w.missing());
-  if (fresh) text += fmt::format("; the phase before has ended: was parity {} meant?", 1 - w.phase % 2);
+  if (std::string why = why_never(t, w, x); !why.empty()) text += "; " + why;
   for (auto& [team, other] : waiting)
     text += fmt::format("; on line {} {}, {}", other.span.line, other.what, other.word->missing());
   fail(t.place.span, "{}", text);

@@ -11,7 +11,10 @@ struct ReferenceBarriers {
   struct Word {
     int64_t count = 0, pending = 0, bytes = 0, phase = 0;  // bytes that are expected in the phase
     int64_t life = 0;                                      // which of all initialisations made it, from 1
-    int64_t asked = 0;      // how often in a row, in vain, by those that do not wait
+    int64_t asked = 0;  // how often in a row, in vain, by those that do not wait
+    // By team: the first phase that it has not seen end. Those that have arrived, and where they did last.
+    std::map<std::string, int64_t> unseen = {};
+    std::map<std::string, std::pair<Team, Span>> arrived = {};
     int64_t state() const;  // of the phase under way, which an arrival gives
     void end_phase();
     std::string missing() const;
@@ -52,8 +55,9 @@ struct ReferenceBarriers {
   };
   Place place_at(const Expr& address, Span span);
   Word& word_at(const Place& p, Frame& x);
-  Scalar arrive(const Place& p, Frame& x, int64_t times);  // gives the state of the phase
+  Scalar arrive(const Place& p, Frame& x, const Team& team);  // gives the state of the phase
   Test test(const Call& c, const Team& team, Span span);
+  std::string why_never(const Test& t, const Word& w, Frame& x) const;
   std::string asks(const Test& t, const Word& w, std::string_view verb, Frame& x) const;
   // Has the phase ended? Asked again and again it may change.
   std::function<bool()> question(const Test& t, Frame& x);

@@ -14,6 +14,7 @@
 #include "sim/instr.h"
 #include "sim/launch.h"
 #include "sim/livelock.h"
+#include "sim/mbarrier_report.h"
 #include "sim/products.h"
 #include "sim/steps.h"
 #include "sim/undefined.h"
@@ -274,18 +275,11 @@ void Launch::wake() {
   bool is_first = rounds.version !=
                   race_detector.memory_version;  // as after each copy that lands: too often to look closely
   if (is_first) rounds = {.version = race_detector.memory_version};
-  const Warp* stuck = nullptr;
   std::vector<const Warp*> waiting;
-  auto tells_more = [](const Warp& a,
-                       const Warp& b) {  // an mbarrier can say what is missing, most where some have come
-    if (a.awaited < 0 || b.awaited < 0) return a.awaited >= 0 && b.awaited < 0;
-    return has_begun(a) && !has_begun(b);
-  };
   std::string state;
   for (auto& r : residents)
     for (auto& w : r->warps)
       if (w.state == Warp::State::running) {
-        if (!stuck || tells_more(w, *stuck)) stuck = &w;
         waiting.push_back(&w);
         w.spins = false;
         w.idle_trips = 0;
@@ -296,6 +290,7 @@ void Launch::wake() {
   bool computes = std::ranges::any_of(waiting, [](auto* w) { return w->awaited < 0 && !reads_memory(*w); });
   if (is_new && int64_t(rounds.states.size()) <= (computes ? most_computing_rounds : most_idle_rounds))
     return;
+  const Warp* stuck = *std::ranges::max_element(waiting, {}, [](auto* w) { return told_of_phase(*w); });
   if (stuck->awaited >= 0) {
     Finding f = phase_finding(*stuck, waiting);
     complete(f, *stuck);
@@ -324,6 +319,7 @@ void Launch::finish(Resident& r) {
                   loads ? "write" : "read", loads ? "for the phase of its mbarrier" : "T.tma_store_wait(0)")};
     race_detector.report(w, int(thread % code.warp), std::move(f), site);
   }
+  if (options.watch) check_crowds(r.block);
   if (options.watch) check_products(race_detector, r.warps);
   r.engine->finish();
 }
