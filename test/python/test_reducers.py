@@ -150,6 +150,11 @@ OVERLAP = {
         "iteration i = 0 reads an element of S that iteration i = 1"
     ),
     "for i in T.Parallel(256):\n    \tS[i] = S[255 - i]": "run in any order",
+    "for i, j in T.Parallel(64, 8):\n    \tS[i * 4 + j // 2] = A[i, j]": (
+        "iteration i = 0, j = 0 and iteration i = 0, j = 1 write different values to S[0]: let the loop "
+    ),
+    "for i, j in T.Parallel(64, 8):\n    \tS[i] = A[i, j]": "T.serial, reduce over it (T.reduce_sum, …)",
+    "for i in T.Parallel(64):\n    S[i] = 1.0\n    \tS[i + 1] = 2.0": "write different values to S[1]",
     "for k in T.serial(8):\n    for i in T.Parallel(8):\n        \tS[k * 9 + i + 1] = S[k * 9 + i]": (
         "T.serial"
     ),

@@ -272,8 +272,9 @@ def Parallel(
 ) -> Loop:
     """`for i, j in T.Parallel(m, n):`, independent iterations, spread over threads and vector lanes.
 
-    They run together, in any order: none may read what another writes.  A loop that does nothing but change
-    variables is run by every thread as a whole, and may carry one from iteration to iteration.  The body is
+    They run together, in any order: none may read what another writes, or write another value to the same
+    element; several may write the same value there.  A loop that does nothing but change variables is run
+    by every thread as a whole, and may carry one from iteration to iteration.  The body is
     elementwise code of one thread: no barriers and tiles of its own; a T.Parallel directly in it is one nest
     with it, other loops in it are serial (T.Pipelined too), unrolled or vectorized.  A loop of nothing but
     tile operators runs them one after another, each by all threads, as T.serial does.  In it `x = A[i, j]`
