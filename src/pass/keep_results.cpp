@@ -81,6 +81,8 @@ struct Finder {
   std::map<const StmtNode*, Registers> named = {}, left = {};
   // What the registers are named in front of, and not behind; of these, loops and conditions.
   std::set<const StmtNode*> is_in_front = {}, entered = {};
+  // The team that sums registers up within what is entered by more threads than these.
+  std::map<std::pair<const StmtNode*, BufferId>, const Group*> teams = {};
   const StmtNode* fence = nullptr;  // the latest
   Registers defined = {};           // by threads, and not summed up since
   InFlight now = {};
@@ -134,6 +136,12 @@ struct Finder {
     });
     for (BufferId b : summed)
       if (defined.contains(b)) named[s.get()].insert(b);
+    visit(s, [&](const Group& group) {
+      visit(group.body, [&](const Call& c) {
+        if (auto* d = warpgroup_row_of(*c.intrinsic) ? place_of(c.args[0]) : nullptr)
+          teams.emplace(std::pair(s.get(), d->buffer), &group);
+      });
+    });
     if (summed.empty()) return;
     left[s.get()].merge(now.all());
     is_in_front.insert(s.get());
@@ -302,7 +310,11 @@ Function keep_results(Function f, const Target& target) {
         const Intrinsic& row = is_wait && one_by_one.contains(b) ? behind_fence
                                : finder.entered.contains(original.get()) && paths.found.contains(b) ? of_paths
                                                                                                     : results;
-        out.push_back(eval(call(row, {first, imm(bytes, i32)}), original->span));
+        Stmt naming = eval(call(row, {first, imm(bytes, i32)}), original->span);
+        auto team = finder.teams.find({original.get(), b});
+        out.push_back(team == finder.teams.end() ? naming
+                                                 : group(team->second->first, team->second->count, naming,
+                                                         naming->span, 0, team->second->attrs));
       }
       out.insert(finder.is_in_front.contains(original.get()) ? out.end() : out.begin(), walked);
       return out;

@@ -207,3 +207,51 @@ def test_a_team_comes_again(target):
 
     a, b = run(main, target, (64, 64), (64, 64))
     assert np.array_equal(b, a + 1)
+
+
+@pytest.mark.parametrize("consumers", [1, 2])
+def test_the_loop_stands_around_the_groups(consumers, recwarn):
+    """Sums that a group clears, adds up in the loop and stores: on sm_90a by products of warpgroups."""
+    M, N, K, bK, last = 64 * consumers, 64, 256, 64, consumers
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(1, threads=128 * (consumers + 1)):
+            As, Bs = T.alloc_shared((M, bK), "float16"), T.alloc_shared((bK, N), "float16")
+            sums = [T.alloc_fragment((64, N), "float32") for _ in range(consumers)]
+            full, empty = T.alloc_barrier(128), T.alloc_barrier(128 * consumers)
+            with T.ws(0):
+                T.fill(sums[0], 1)
+            if consumers == 2:
+                with T.ws(1):
+                    T.fill(sums[1], 1)
+            for k in T.serial(K // bK):
+                with T.ws(last):
+                    T.barrier_wait(empty, (k + 1) % 2)
+                    T.copy(A[0, k * bK], As)
+                    T.copy(B[k * bK, 0], Bs)
+                    T.barrier_arrive(full)
+                with T.ws(0):
+                    T.barrier_wait(full, k % 2)
+                    T.gemm(As[0:64, :], Bs, sums[0])
+                    T.barrier_arrive(empty)
+                if consumers == 2:
+                    with T.ws(1):
+                        T.barrier_wait(full, k % 2)
+                        T.gemm(As[64:128, :], Bs, sums[1])
+                        T.barrier_arrive(empty)
+            with T.ws(0):
+                T.copy(sums[0], C[0:64, :])
+            if consumers == 2:
+                with T.ws(1):
+                    T.copy(sums[1], C[64:128, :])
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((M, K), (K, N)))
+    for target in ("sim:sm_80", "sim:sm_90a"):
+        c = np.full((M, N), np.nan, np.float32)
+        report = tilelang.compile(main, target=target).simulate(a, b, c, schedules=3)
+        assert not report.findings
+        np.testing.assert_allclose(c, a.astype(float) @ b.astype(float) + 1, atol=1e-3)
+    assert "wgmma" in tilelang.compile(main, target="cuda -arch=sm_90a").get_kernel_source()
+    assert not recwarn.list
