@@ -55,7 +55,14 @@ std::string Printer::foreign_call(const Call& n) {
   std::vector<std::string> args;
   for (size_t i = 2; i < n.args.size(); i++) {
     const Expr& a = n.args[i];
-    args.push_back(is_by_value(a) ? by_value(a) : place_of(a) ? pointer(a) : argument(a));
+    auto* at = place_of(a);
+    DType type = at ? at->dtype.scalar() : none_type;
+    const std::string& own = type == f16 ? foreign_half : foreign_bfloat;
+    bool casts = (type == f16 || type == bf16) && !own.empty();
+    args.push_back(is_by_value(a) ? by_value(a)
+                   : at && casts  ? fmt::format("({}*){}", own, pointer(a))
+                   : at           ? pointer(a)
+                                  : argument(a));
   }
   return fmt::format("{}({})", n.args[0].as<StringImm>()->value, fmt::join(args, ", "));
 }

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "arith/simplify.h"
+#include "codegen/foreign_text.h"
 #include "target/effects.h"
 #include "target/hopper.h"
 
@@ -251,20 +252,6 @@ void Printer::print_alloc(const Alloc& n) {
 // ── kernels ───────────────────────────────────────────────────────────────────────────────────────────
 namespace {
 
-// The identifiers of a text.
-void names_in(std::string_view text, std::set<std::string>& names) {
-  std::string word;
-  for (size_t i = 0; i <= text.size(); i++) {
-    unsigned char ch = i < text.size() ? static_cast<unsigned char>(text[i]) : ' ';
-    if (std::isalnum(ch) || ch == '_') {
-      word += char(ch);
-      continue;
-    }
-    if (!word.empty() && !std::isdigit(static_cast<unsigned char>(word[0]))) names.insert(word);
-    word.clear();
-  }
-}
-
 struct KernelText {
   Printer& p;
   const Kernel& k;
@@ -357,28 +344,6 @@ struct KernelText {
   }
 };
 
-// The text that kernels bring, each once, and the names in it that local ones must not be.
-std::string foreign_sources(const Function& f, std::set<std::string>& names) {
-  std::vector<std::string> sources;
-  for (auto& k : f.kernels) {
-    std::string text = k.attrs.get_string("source");
-    if (!text.empty() && std::ranges::find(sources, text) == sources.end()) sources.push_back(text);
-    visit(k.body, [&](const Call& n) {
-      if (n.intrinsic == &call_extern || n.intrinsic == &call_pure_extern)
-        names_in(n.args[0].as<StringImm>()->value, names);
-    });
-  }
-  std::string all;
-  for (auto& s : sources) {
-    all += "\n" + s + (s.ends_with('\n') ? "" : "\n");
-    for (size_t at = s.find("#define"); at != s.npos; at = s.find("#define", at + 1))
-      names_in(s.substr(at + 7, s.find_first_of("(\n", at) - at - 7), names);
-  }
-  return all;
-}
-
-bool is_foreign_kernel(const Kernel& k) { return k.attrs.find("source_entry"); }
-
 }  // namespace
 }  // namespace c
 
@@ -386,7 +351,9 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
   Program program = signature_of(f, target);
   std::vector<Expr> integers = integer_vars(f);
   c::Printer printer{.f = f, .target = target, .dialect = dialect};
-  std::string sources = c::foreign_sources(f, printer.outside);
+  c::ForeignText foreign = c::foreign_text(f, !dialect.brings_functions);
+  printer.outside = foreign.names;
+  printer.foreign_half = foreign.half, printer.foreign_bfloat = foreign.bfloat;
   bool ours = false;
   for (auto& k : f.kernels) {
     ours |= !c::is_foreign_kernel(k);
@@ -412,7 +379,7 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
   for (auto& [values, name] : printer.tables) instructions += c::table_text(values, name);
   program.text =
       fmt::format("// {} for {}, written by tilelang.\n{}{}{}{}", c::c_safe(f.name), target.name,
-                  paste_sections(dialect.prelude, printer.sections), sources, instructions, kernels);
+                  paste_sections(dialect.prelude, printer.sections), foreign.text, instructions, kernels);
   return program;
 }
 

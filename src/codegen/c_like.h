@@ -102,9 +102,10 @@ struct Printer {
   std::map<const Intrinsic*, std::set<int64_t>> constants = {};  // that are the first ones in their calls
   std::map<std::string, AtomicUse> atomics = {};                 // by name
   std::map<std::vector<int64_t>, std::string> tables = {};       // of constants, and their names
-  std::set<std::string> outside = {};  // names of foreign text, which no local one may hide
-  bool made_tensors = false;           // some tensor may be part of another: nothing is restrict
-  bool calls_nothing = false;          // the kernel has products that each call would part
+  std::set<std::string> outside = {};                  // names of foreign text, which no local one may hide
+  std::string foreign_half = {}, foreign_bfloat = {};  // its own types of 16 bits; empty: ours
+  bool made_tensors = false;   // some tensor may be part of another: nothing is restrict
+  bool calls_nothing = false;  // the kernel has products that each call would part
 
   // of the kernel being printed
   bool line_directives = false;                // it is said which line of the user's a statement is from

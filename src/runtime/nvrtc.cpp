@@ -1,7 +1,8 @@
 // CUDA text to a cubin, by NVRTC, which is opened from the toolkit or from the pip package nvidia-cuda-nvrtc.
-// Our text includes nothing, so no CUDA header is needed; registers and spills are read from ptxas's own
+// Our own text includes nothing, so no CUDA header is needed; registers and spills are read from ptxas's own
 // words.
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 
 #include "base/error.h"
@@ -114,7 +115,9 @@ struct Compilation {  // one NVRTC program, destroyed at the end
     for (const Flag& flag : flags) options.insert(options.end(), flag.words.begin(), flag.words.end());
     std::vector<const char*> words;
     for (const std::string& option : options) words.push_back(option.c_str());
-    status = n.create(&handle, text.c_str(), (program.name + ".cu").c_str(), 0, nullptr, nullptr);
+    // NVRTC has no header of C; what these declare stands in front of the text that names it.
+    const char *const names[] = {"stdint.h", "cstdint"}, *const texts[] = {"", ""};
+    status = n.create(&handle, text.c_str(), (program.name + ".cu").c_str(), 2, texts, names);
     if (status == 0) status = n.compile(handle, int(words.size()), words.data());
   }
   Compilation(const Compilation&) = delete;
@@ -130,6 +133,16 @@ struct Compilation {  // one NVRTC program, destroyed at the end
     return text;
   }
 };
+
+// Where CUDA's headers lie: beside the library. A wheel of NVRTC alone brings none.
+void add_headers(std::vector<std::string>& options, const Nvrtc& n, const Program& program) {
+  std::filesystem::path library = n.library.path;
+  if (program.text.find("#include") == program.text.npos || !library.is_absolute()) return;
+  std::filesystem::path folder = library.parent_path().parent_path() / "include";
+  std::error_code none;
+  for (auto& each : {folder, folder / "cccl"})
+    if (std::filesystem::is_directory(each, none)) options.push_back("-I" + each.string());
+}
 
 std::string name_of(const Nvrtc& n) { return fmt::format("NVRTC {}.{}", n.major, n.minor); }
 
@@ -207,6 +220,7 @@ DeviceBinary build_cuda(const Program& program) {
                                       "-default-device", "-minimal", "--ptxas-options=-v"};
   if (n.major >= 13)
     options.push_back("-no-cache");  // the driver's cache returns cubins without ptxas's words
+  add_headers(options, n, program);
   std::vector<Flag> flags = flags_of(program, n);
   Compilation session(n, program, program.text, options, flags);
   if (session.status != 0) refuse(session, program, options, flags);
@@ -227,9 +241,10 @@ DeviceBinary build_cuda(const Program& program) {
 
 std::string ptx_of(const Program& program) {
   const Nvrtc& n = nvrtc();
-  Compilation session(n, program, program.text,
-                      {virtual_arch(known_chip(n, program)), "-std=c++17", "-default-device", "-minimal"},
-                      flags_of(program, n));
+  std::vector<std::string> options = {virtual_arch(known_chip(n, program)), "-std=c++17", "-default-device",
+                                      "-minimal"};
+  add_headers(options, n, program);
+  Compilation session(n, program, program.text, options, flags_of(program, n));
   int status = session.status;
   size_t size = 0;
   if (status == 0) status = n.ptx_size(session.handle, &size);
