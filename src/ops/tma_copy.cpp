@@ -23,6 +23,7 @@
 #include "ir/text.h"
 #include "ops/atomic.h"
 #include "ops/mapping.h"
+#include "ops/multicast.h"
 #include "ops/tma_boxes.h"
 #include "target/effects.h"
 
@@ -216,6 +217,7 @@ LayoutDecisions infer_layout_tma_copy(const Tile& t, const LayoutContext& ctx, S
   if (level == Strictness::strict) {
     instruction_of(t, ctx.function, ctx.target);
     check_tensor(t, ctx.function, copy.facts);
+    check_multicast(t, ctx.function, ctx.kernel);
   }
   std::vector<BoxLayout> all = copy.layouts();
   for (auto& l : all) out.required[copy.tile.buffer].push_back(l.layout);

@@ -47,7 +47,7 @@ void add_chunks(const Block& of, std::vector<Chunk>& all, std::byte* to, const s
 void begin_load(const Execution& x, Block& of, int lane, size_t barrier, MBarrier& m,
                 std::vector<Chunk> chunks) {
   int64_t thread = x.warp.first + lane;
-  m.load = {.phase = m.phase, .thread = thread, .site = x.site.site};
+  m.load = {.phase = m.phase, .thread = thread, .block = x.warp.block->number, .site = x.site.site};
   of.engine->begin_telling({.thread = thread,
                             .epoch = m.copies,
                             .barrier = x.place(barrier).address + x.value(barrier, lane).i,

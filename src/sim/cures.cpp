@@ -10,6 +10,10 @@
 
 namespace tl::sim {
 
+constexpr std::string_view cure_of_two_loads =
+    "several blocks load to the same place of one: let one of them issue the load for all of the mask, the "
+    "same in all (issuer=), or load after the others have read";
+
 // A warp reads a tile, or overwrites it, while a load is under way there.
 static std::string cure_of_early(const Warp& w, const MBarrier& m) {
   if (std::string why = why_unordered(w, m.load.thread); !why.empty()) return why;
@@ -25,7 +29,9 @@ std::string RaceDetector::cure_of_load(const Warp& w, const Stamp& load, const S
   const Clocks& clocks = w.block->watch->clocks;
   bool loads = clocks.owner(me.thread) < 0 && clocks.warp_of_products(me.thread) < 0;
   for (auto& [at, m] : w.block->engine->barriers) {
-    bool is_last = clocks.slot_of_barrier(m.number) == load.thread && m.copies == load.epoch;
+    bool is_its = clocks.slot_of_barrier(m.number) == load.thread;
+    if (loads && is_its && m.load.block != w.block->number) return std::string(cure_of_two_loads);
+    bool is_last = is_its && m.copies == load.epoch;
     if (!is_last) continue;
     if (m.phase > m.load.phase && !clocks.covers(m.released, load))
       return "the phase of its mbarrier has ended before all of it had landed: expect all its bytes "
@@ -179,7 +185,13 @@ std::string RaceDetector::cure_by_barrier(const Warp& w, const Stamp& other, con
       barrier, inner->span.line);
 }
 
-std::string RaceDetector::cure_of_blocks(const Warp& w, const Place& p) const {
+std::string RaceDetector::cure_of_blocks(const Warp& w, const Place& p, const Stamp& other,
+                                         const Stamp& me) const {
+  const Clocks& clocks = w.block->watch->clocks;
+  auto loads = [&](const Stamp& s) {
+    return clocks.owner(s.thread) < 0 && clocks.warp_of_products(s.thread) < 0;
+  };
+  if (p.scope == Scope::shared && loads(me) && loads(other)) return std::string(cure_of_two_loads);
   if (p.scope == Scope::shared)
     return "let both blocks of the cluster meet in between (T.cluster_sync()), or let the other one arrive "
            "at "
@@ -224,7 +236,7 @@ std::string RaceDetector::cure_of_group(const Warp& w, int lane, const Stamp& co
 std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp& other,
                                   const Stamp& me) const {
   const Clocks& clocks = w.block->watch->clocks;
-  if (other.block != clocks.number()) return cure_of_blocks(w, p);
+  if (other.block != clocks.number()) return cure_of_blocks(w, p, other, me);
   if (clocks.warp_of_products(other.thread) >= 0) return cure_of_product(w, other);
   if (clocks.owner(other.thread) < 0) return cure_of_load(w, other, me);
   if (other.thread >= code.thread_count()) return cure_of_group(w, lane, other);

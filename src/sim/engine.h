@@ -63,9 +63,9 @@ struct MBarrier {
   uint32_t copies = 0;             // that ever signalled it
   int64_t initialiser = -1;        // the thread, until its fence
   int64_t seen = 0;                // phases that some thread has seen end
-  // The last bulk load that signals it: in which phase it was begun, by which thread, where.
+  // The last bulk load that signals it: in which phase it was begun, by which thread of which block, where.
   struct Load {
-    int64_t phase = -1, thread = -1;
+    int64_t phase = -1, thread = -1, block = -1;
     int32_t site = 0;
   } load = {};
   using Arrivals = std::vector<std::pair<int64_t, int32_t>>;  // thread and site

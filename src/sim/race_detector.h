@@ -162,7 +162,7 @@ class RaceDetector {
             Touch touch, const std::byte* at);
   // Advice: cures.cpp.  `me`: the access that comes now, of the warp or of what it begins.
   std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, const Stamp& me) const;
-  std::string cure_of_blocks(const Warp& w, const Place& p) const;
+  std::string cure_of_blocks(const Warp& w, const Place& p, const Stamp& other, const Stamp& me) const;
   std::string cure_of_statement(const Place& p, int32_t site, bool one_reads) const;
   std::string cure_by_barrier(const Warp& w, const Stamp& other, const Stamp& me) const;
   std::string cure_of_teams(const Warp& w, const Stamp& other, const Stamp& me) const;

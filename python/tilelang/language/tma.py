@@ -53,7 +53,8 @@ def tma_copy(
     tile, to the same place. One of them loads it once for all of these: the one of the lowest rank, or of
     the rank `issuer`; the bytes count at the barrier of each. Blocks without a bit load for themselves. The
     tile of every block of the mask must be free when the load is started: let the issuer wait for arrivals
-    from all of them (T.mbarrier_arrive(b, cta_id=rank)).
+    from all of them (T.mbarrier_arrive(b, cta_id=rank)). It is an error where two blocks of the mask name
+    different tiles, places or issuers; where only data tell, all of them get the issuer's tile.
     leader_scope_threads: how many threads come to the copy, of which the first starts it: those of the
     block, or of the T.ws or the condition on the thread that it stands in.
     eviction_policy, annotations: hints that this version does not use."""
