@@ -236,6 +236,7 @@ class Builder {
   Facts facts_here() const;
   bool is_of_arguments(const Expr& e) const;
   Expr room_for(const std::string& name, size_t dimension, const Expr& extent);
+  bool does_nothing(const TileOp& op, std::vector<Operand> operands);
   bool emit_as_loops(const TileOp& op, std::vector<Operand> operands, const Attrs& attrs);
   bool is_below_zero(const Expr& index) const;
   Operand tile_operand(const OpInfo& op, size_t i, const TileOperand& operand, std::optional<DType> element);

@@ -111,6 +111,39 @@ Stmt with_guards(const Stmt& body, const Function& f, const std::vector<Region*>
 
 }  // namespace
 
+namespace {
+
+// With all their dimensions, and the extents that one operand takes from the other.
+void complete_regions(const TileOp& op, std::vector<Operand>& operands, const Function& f, Span span) {
+  for (auto* r : regions_in(operands))
+    for (size_t d = r->ranges.size(); d < f[r->buffer].shape.size(); d++)
+      r->ranges.push_back({.min = imm(0), .extent = f[r->buffer].shape[d]});
+  if (op.complete) op.complete(operands, f, span);
+}
+
+// Does it take a dimension of the buffer that has no elements?
+bool is_empty(const Function& f, const Region& r) {
+  const std::vector<Expr>& shape = f[r.buffer].shape;
+  for (size_t d = 0; d < shape.size(); d++) {
+    bool taken = d >= r.ranges.size() || !r.ranges[d].extent || is_int(r.ranges[d].extent, 0);
+    if (taken && is_int(shape[d], 0)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// An operator that is sugar for a parallel loop, on a tensor without elements: nothing is done.
+bool Builder::does_nothing(const TileOp& op, std::vector<Operand> operands) {
+  const Function& f = draft->function;
+  auto regions = regions_in(operands);
+  if (!op.nest || std::ranges::none_of(regions, [&](auto* r) { return is_empty(f, *r); })) return false;
+  complete_regions(op, operands, f, here());
+  if (regions.size() == 2)
+    check_extents(op, *regions[0], *regions[1], OpenExtents{.lets = draft->lets}, f, here());
+  return true;
+}
+
 // An operator that is sugar for a parallel loop, on parts whose extents only the run knows: the loop.
 bool Builder::emit_as_loops(const TileOp& op, std::vector<Operand> operands, const Attrs& attrs) {
   const Function& f = draft->function;
@@ -119,10 +152,7 @@ bool Builder::emit_as_loops(const TileOp& op, std::vector<Operand> operands, con
     return std::ranges::any_of(regions, [](auto* r) { return std::ranges::any_of(r->ranges, is_open); });
   };
   if (!op.nest || !any_open()) return false;
-  for (auto* r : regions)
-    for (size_t d = 0; r->ranges.size() < f[r->buffer].shape.size(); d++)
-      r->ranges.push_back({.min = imm(0), .extent = f[r->buffer].shape[d]});
-  if (op.complete) op.complete(operands, f, here());
+  complete_regions(op, operands, f, here());
   auto is_constant = [](auto* r) { return std::ranges::none_of(r->ranges, is_open); };
   if (std::ranges::any_of(regions, is_constant)) return false;  // the other one's extents are no constants
   OpenExtents open{.lets = draft->lets};

@@ -281,7 +281,7 @@ void Builder::tile(std::string_view name, const std::vector<TileOperand>& operan
     if (auto* r = std::get_if<BufferRegion>(&operands[i])) element = r->buffer.info().dtype;
   }
   std::vector<Operand> made = tile_operands(op->info, operands, element);
-  if (emit_as_loops(*op, made, attrs)) return;
+  if (does_nothing(*op, made) || emit_as_loops(*op, made, attrs)) return;
   emit(make_tile(draft->function, *op, std::move(made), std::move(attrs), here()));
 }
 

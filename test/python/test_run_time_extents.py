@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import failure, kernel
 from tilelang import CompileError
 
 SIM = "sim:sm_90a"  # of the fixture `target`
@@ -257,3 +258,26 @@ def test_a_condition_joined_by_a_bit_keeps_an_index_inside(target):
     np.testing.assert_array_equal(b[0], np.where(whole > 0, whole, -1))
     np.testing.assert_array_equal(b[1], np.where((whole > 0) & (whole + np.float32(1) < 2), whole, -2))
     np.testing.assert_array_equal(b[2], np.maximum(whole, 0))
+
+
+@pytest.mark.parametrize("body", [
+    "T.clear(A)", "T.fill(A, 1.0)", "T.copy(A, B)", "T.copy(A[0:0, :], B[0, 0])", "T.atomic_add(A, B)",
+    "T.copy(A[0, 0], B)",
+])  # fmt: skip
+def test_nothing_is_done_to_a_tensor_without_elements(target, tmp_path, body):
+    signature = "A: T.Tensor((0, 8), 'float32'), B: T.Tensor((0, 8), 'float32'), C: T.Tensor((4,), 'float32')"
+    program = kernel(
+        tmp_path, body + "\nT.fill(C, 2.0)", signature=signature, launch="T.Kernel(1, threads=32)"
+    )
+    empty, c = np.zeros((0, 8), np.float32), np.zeros(4, np.float32)
+    tilelang.compile(program, target=target)(empty, empty.copy(), c)
+    np.testing.assert_array_equal(c, 2)
+
+
+@pytest.mark.parametrize("body, wanted", [
+    ("T.copy(A, B)", "copy: one part is [0, 8] of A and the other [4, 8] of B"),
+    ("T.copy(B[2:2, :], B[0:0, :])", "the slice of dimension 0 of B is empty: it ends at 2 and begins at 2"),
+])  # fmt: skip
+def test_a_part_without_elements_is_refused(tmp_path, body, wanted):
+    signature = "A: T.Tensor((0, 8), 'float32'), B: T.Tensor((4, 8), 'float32')"
+    assert wanted in str(failure(tmp_path, body, signature=signature))

@@ -202,7 +202,8 @@ def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:
     else:
         extent = builder().binary("sub", stop, start)
     extent = constant(extent)
-    if extent.__class__ is int and extent <= 0:
+    nothing = extent.__class__ is int and extent == 0 and constant(buffer.shape[d]) == 0
+    if extent.__class__ is int and extent <= 0 and not nothing:
         raise fail(
             f"the slice of dimension {d} of {buffer.name} is empty: it ends at {stop} and begins at {start}"
         )
