@@ -11,20 +11,26 @@ namespace tl {
 namespace {
 
 // The region as a matrix: its dimensions that are not points.
-std::vector<int64_t> matrix_shape(const Function& f, const Region& r, std::string_view operand, Span span) {
+std::vector<int64_t> matrix_shape(const Function& f, const Tile& t, size_t i) {
+  const Region& r = region_of(t, i);
+  std::string_view operand = t.op->operands[i].name;
   std::vector<int64_t> shape;
   for (auto& range : r.ranges) {
     if (range.point) continue;
     auto extent = range.extent ? as_int(range.extent) : std::nullopt;
-    if (!extent) fail(span, "gemm: {} needs constant extents: give a slice or the whole buffer", operand);
+    if (!extent)
+      fail(t.span, "{}: {} needs constant extents: give a slice or the whole buffer", said_gemm(t), operand);
     shape.push_back(*extent);
   }
   while (shape.size() > 2 && shape.front() == 1) shape.erase(shape.begin());
-  if (shape.size() != 2) fail(span, "gemm: {} is {}, but must have two dimensions", operand, describe(f, r));
+  if (shape.size() != 2)
+    fail(t.span, "{}: {} is {}, but must have two dimensions", said_gemm(t), operand, describe(f, r));
   return shape;
 }
 
-void check_types(const Gemm& g, const Function& f, Span span) {
+void check_types(const Gemm& g, const Function& f) {
+  Span span = g.tile.span;
+  std::string_view name = said_gemm(g.tile);
   bool floats = g.a_type.is_float() && g.c_type.is_float();
   bool ints = g.a_type.is_int() && g.c_type.is_int();
   auto same_family = [&](auto... members) {
@@ -32,18 +38,18 @@ void check_types(const Gemm& g, const Function& f, Span span) {
   };
   if (g.a_type != g.b_type && !same_family(e4m3, e5m2) && !same_family(i8, u8) && !same_family(i4, u4))
     fail(span,
-         "gemm: A is {} but B is {}; their types must be equal, or both 8-bit floats, or both 8-bit or both "
+         "{}: A is {} but B is {}; their types must be equal, or both 8-bit floats, or both 8-bit or both "
          "4-bit integers: copy one to a buffer of the other's type",
-         describe(f, g.a), describe(f, g.b));
+         name, describe(f, g.a), describe(f, g.b));
   if (!floats && !ints)
     fail(span,
-         "gemm: A and B are {} but C is {}; floats accumulate in a float type, integers in an integer type",
-         to_string(g.a_type), to_string(g.c_type));
+         "{}: A and B are {} but C is {}; floats accumulate in a float type, integers in an integer type",
+         name, to_string(g.a_type), to_string(g.c_type));
   if (g.c_type.is_storage())
-    fail(span, "gemm: C is {}, which cannot hold sums; accumulate in {}", to_string(g.c_type),
+    fail(span, "{}: C is {}, which cannot hold sums; accumulate in {}", name, to_string(g.c_type),
          to_string(arithmetic_type(g.c_type)));
   if (g.c_type.bits < g.a_type.bits)
-    fail(span, "gemm: C is {}, narrower than A and B, {}; accumulate in {} or wider", to_string(g.c_type),
+    fail(span, "{}: C is {}, narrower than A and B, {}; accumulate in {} or wider", name, to_string(g.c_type),
          to_string(g.a_type), floats ? "f32" : "i32");
 }
 
@@ -56,43 +62,67 @@ void check_condition(const Expr& e, Span span) {
   });
 }
 
-void check_gemm(const Tile& t, const Function& f) {
-  Region A = region_of(t, 0), B = region_of(t, 1), C = region_of(t, 2);
-  auto a = matrix_shape(f, A, "A", t.span), b = matrix_shape(f, B, "B", t.span),
-       c = matrix_shape(f, C, "C", t.span);
+// The transposes under which the three shapes fit, "; did you mean …?"; or the B that fits this A and C.
+std::string fitting_transposes(const Tile& t, const std::vector<int64_t>& a, const std::vector<int64_t>& b,
+                               const std::vector<int64_t>& c) {
+  bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
+  for (auto [turn_a, turn_b] : {std::pair(false, true), {true, false}, {true, true}}) {
+    bool x = ta != turn_a, y = tb != turn_b;
+    if (a[!x] != b[y] || a[x] != c[0] || b[!y] != c[1]) continue;
+    std::string flags;
+    if (turn_a) flags = fmt::format("transpose_A={}", x ? "True" : "False");
+    if (turn_b) flags += fmt::format("{}transpose_B={}", turn_a ? ", " : "", y ? "True" : "False");
+    return fmt::format("; did you mean {}?", flags);
+  }
+  if (a[!ta] == b[tb]) return "";
+  std::string beside = fmt::format("beside this A and C, B is [{}, {}], or [{}, {}] with transpose_B=True",
+                                   a[!ta], c[1], c[1], a[!ta]);
+  return fmt::format("; no transposes make them fit{}{}", a[ta] == c[0] ? ": " : "",
+                     a[ta] == c[0] ? beside : "");
+}
+
+void check_shapes(const Tile& t, const Function& f) {
+  auto a = matrix_shape(f, t, 0), b = matrix_shape(f, t, 1), c = matrix_shape(f, t, 2);
   bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
   int64_t m = a[ta], k = a[!ta], kb = b[tb], n = b[!tb];
-  if (k != kb) {
-    auto mean = [](const char* what, bool now) {
-      return fmt::format("; did you mean {}={}?", what, now ? "False" : "True");
-    };
-    std::string hint = b[!tb] == k ? mean("transpose_B", tb) : a[ta] == kb ? mean("transpose_A", ta) : "";
-    fail(t.span, "gemm: A is {}{} but B is {}{}; the inner extents ({}, {}) must be equal{}", describe(f, A),
-         ta ? " transposed" : "", describe(f, B), tb ? " transposed" : "", k, kb, hint);
-  }
-  if (c[0] != m || c[1] != n)
-    fail(t.span, "gemm: op(A) · op(B) is [{}, {}] but C is {}", m, n, describe(f, C));
+  if (k == kb && c[0] == m && c[1] == n) return;
+  auto said = [&](size_t i, bool turned) {
+    return describe(f, region_of(t, i)) + (turned ? " transposed" : "");
+  };
+  std::string conflict = k != kb ? fmt::format("the inner extents ({}, {}) must be equal", k, kb)
+                                 : fmt::format("op(A) · op(B) is [{0}, {1}], so C must be [{0}, {1}]", m, n);
+  fail(t.span, "{}: A is {}, B is {} and C is {}; {}{}", said_gemm(t), said(0, ta), said(1, tb),
+       said(2, false), conflict, fitting_transposes(t, a, b, c));
+}
+
+void check_gemm(const Tile& t, const Function& f) {
+  check_shapes(t, f);
+  Region A = region_of(t, 0), B = region_of(t, 1), C = region_of(t, 2);
+  std::string_view name = said_gemm(t);
   for (auto* r : {&A, &B})
     if (f.storage(r->buffer) == f.storage(C.buffer))
       fail(t.span,
-           "gemm: {} is both an operand and C: its elements would change while others are still to be "
+           "{}: {} is both an operand and C: its elements would change while others are still to be "
            "multiplied; copy it to another buffer first",
-           describe(f, C));
+           name, describe(f, C));
   for (auto* r : {&A, &B})
     if (f[r->buffer].scope == Scope::global)
-      fail(t.span, "gemm: {} is a global tensor: copy the tile to a shared buffer first", describe(f, *r));
+      fail(t.span, "{}: {} is a global tensor: copy the tile to a shared buffer first", name,
+           describe(f, *r));
   if (f[C.buffer].scope == Scope::global)
-    fail(t.span, "gemm: C is {}, in global memory; it must be a fragment (T.alloc_fragment)", describe(f, C));
+    fail(t.span, "{}: C is {}, in global memory; it must be a fragment (T.alloc_fragment)", name,
+         describe(f, C));
   Gemm g = read_gemm(t, f);
-  check_types(g, f, t.span);
+  check_types(g, f);
   if (g.clear_if) check_condition(g.clear_if, t.span);
 }
 
 void check_threads_gemm(const Tile& t, const Function& f, const Target& target) {
   const Region& C = region_of(t, 2);
   if (f[C.buffer].scope != Scope::fragment)
-    fail(t.span, "gemm: C is {}, {}; on {} it must be a fragment (T.alloc_fragment)", describe(f, C),
-         f[C.buffer].scope == Scope::shared ? "in shared memory" : "an array of each thread", target.name);
+    fail(t.span, "{}: C is {}, {}; on {} it must be a fragment (T.alloc_fragment)", said_gemm(t),
+         describe(f, C), f[C.buffer].scope == Scope::shared ? "in shared memory" : "an array of each thread",
+         target.name);
   for (size_t i : {0, 1})
     if (const Region& r = region_of(t, i); f[r.buffer].scope == Scope::local)
       fail(t.span,
@@ -199,6 +229,8 @@ std::array<size_t, 2> matrix_dims(const Region& r) {
   return {dims[0], dims[1]};
 }
 
+std::string_view said_gemm(const Tile& t) { return t.attrs.get_int("in_flight") ? "wgmma_gemm" : "gemm"; }
+
 Gemm read_gemm(const Tile& t, const Function& f) {
   bool ta = t.attrs.get_int("trans_a"), tb = t.attrs.get_int("trans_b");
   Gemm g{.tile = t,
@@ -210,7 +242,7 @@ Gemm read_gemm(const Tile& t, const Function& f) {
          .clear = t.attrs.get_int("clear_accum") != 0,
          .policy = t.attrs.get_string("policy", "square"),
          .in_flight = t.attrs.get_int("in_flight") != 0};
-  auto a = matrix_shape(f, g.a, "A", t.span), b = matrix_shape(f, g.b, "B", t.span);
+  auto a = matrix_shape(f, t, 0), b = matrix_shape(f, t, 1);
   if (auto* condition = t.attrs.find("clear_accum"))
     if (auto* e = std::get_if<Expr>(condition)) {
       auto known = as_int(*e);

@@ -24,6 +24,7 @@ struct Gemm {
   std::optional<std::array<int64_t, 2>> grid = {};
 };
 Gemm read_gemm(const Tile& t, const Function& f);
+std::string_view said_gemm(const Tile& t);  // as the program has called it
 
 // A strategy: one way to run a gemm.  `infer_layout` decides, within what the statement's attributes say, and
 // records it; `lower` reads the record.

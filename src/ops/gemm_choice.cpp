@@ -223,7 +223,9 @@ const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, con
 GemmChoice choose_strategy(const Gemm& g, const LayoutContext& ctx) {
   GemmChoice choice = choose_own(g, ctx);
   if (asked_strategy(g, ctx.target))
-    if (std::string why = choice.strategy->applies(g, ctx); !why.empty()) fail(g.tile.span, "gemm: {}", why);
+    if (std::string why = choice.strategy->applies(g, ctx); !why.empty())
+      fail(g.tile.span, "{}: {}{}", said_gemm(g.tile), why,
+           g.in_flight ? ": T.gemm computes this by an instruction that fits, and waits for it" : "");
   if (!ctx.target.has_threads()) return choice;
   choice.lies = choice.lays_out = is_whole_matrix(g.c, ctx.function);
   auto products = products_of(ctx.kernel.body, g.c.buffer);

@@ -91,8 +91,8 @@ PlacedTile place_tile(const Gemm& g, LowerContext& ctx, const TileOperand& t) {
     ctx.align(t.region.buffer, std::max<int64_t>(128, 8 * width));
     return {std::move(m), mode, shape[m.dims[0]], shape[m.dims[1]], row_bytes * 8 / bits};
   }
-  fail(g.tile.span, "gemm: {} lies as {}, which the descriptors of wgmma cannot say", info.name,
-       to_string(m.layout));
+  fail(g.tile.span, "{}: {} has the layout {}, which the descriptors of wgmma cannot express",
+       said_gemm(g.tile), info.name, to_string(m.layout));
 }
 
 // Names for what the threads of a warp agree on. Taken from the warp's first thread, so that the device
@@ -190,9 +190,9 @@ Stmt lower_wgmma(const Gemm& given, LowerContext& ctx) {
   bool direct = lies_as(g.c, f, ctx.layouts, sums);
   if (g.in_flight && !direct)
     fail(g.tile.span,
-         "gemm: {} has another layout than wgmma's sums, given by another operator, so it cannot be left in "
-         "flight: "
-         "use a fragment of its own for the sums",
+         "wgmma_gemm: {} has another layout than wgmma's sums, given by another operator, so it cannot be "
+         "left "
+         "in flight: use a fragment of its own for the sums",
          f[g.c.buffer].name);
   Facts facts = facts_of(f, ctx.kernel);
   UniformNames names{.ctx = ctx, .span = g.tile.span, .facts = facts};

@@ -9,6 +9,7 @@
 #include "ops/gemm_fragments.h"
 #include "ops/mapping.h"
 #include "target/effects.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -229,20 +230,22 @@ std::string why_unrounded(BufferId tile, const LayoutContext& ctx) {
 // "" or why no plan at all can do it.
 std::string why_no_warpgroups(const Gemm& g, const WarpgroupInstr* row, const LayoutContext& ctx) {
   const Function& f = ctx.function;
-  if (!row && ctx.target.warpgroup.empty()) return fmt::format("{} has no wgmma", ctx.target.name);
+  if (!row && ctx.target.warpgroup.empty())
+    return fmt::format("{} has no wgmma, only {} has", said(ctx.target),
+                       chips_with(*find_instr("wgmma_wait_group")));
   if (!row)
-    return fmt::format("no instruction for {} × {} -> {}", to_string(g.a_type), to_string(g.b_type),
+    return fmt::format("wgmma does not multiply {} × {} -> {}", to_string(g.a_type), to_string(g.b_type),
                        to_string(g.c_type));
   if (g.a_type == tf32 && !g.in_flight)
     for (auto* operand : {&g.a, &g.b})
       if (std::string why = why_unrounded(operand->buffer, ctx); !why.empty()) return why;
   if (ctx.team.first % warpgroup || ctx.team.count % warpgroup || ctx.team.count == 0)
-    return fmt::format("the threads [{}, {}) are no whole warpgroups of {}", ctx.team.first,
+    return fmt::format("the threads [{}, {}) are not whole warpgroups of {}", ctx.team.first,
                        ctx.team.first + ctx.team.count, warpgroup);
   if (is_fragment(g.a, f) && (g.trans_a || !is_whole_matrix(g.a, f)))
     return "A in registers is transposed, or a part of a fragment";
   if (!is_whole_matrix(g.c, f)) return "C is a part of a fragment";
-  if (g.k % row->k) return fmt::format("k={} is no multiple of {}", g.k, row->k);
+  if (g.k % row->k) return fmt::format("k={} is not a multiple of {}", g.k, row->k);
   return "";
 }
 

@@ -58,6 +58,12 @@ Expr with_coordinates(const Expr& e, const Kernel& k) {
   });
 }
 
+[[noreturn]] void fail_lacking(const Call& n, const Target& target) {
+  SaidInstr row = said(*n.intrinsic);
+  fail(n.span, "{} is not an instruction of {}, only of {}: {}{}compile for a chip that has it", row.name,
+       target.name, chips_with(*n.intrinsic), row.instead, row.instead.empty() ? "" : "; or ");
+}
+
 Stmt body_of(Function& f, const Kernel& k, const Target& target) {
   std::optional<BufferId> counter;
   return rewrite(
@@ -82,11 +88,9 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
                "{} is thread-level code, but {} runs one thread per block: run it on a GPU target or in the "
                "simulator of one (target='sim:…'), or write it with tile operators and T.Parallel",
                n.intrinsic == &thread_number || n.intrinsic == &thread_index ? "the number of a thread"
-                                                                             : n.intrinsic->name,
+                                                                             : said(*n.intrinsic).name,
                said(target));
-        if (lacking)
-          fail(n.span, "{} is not an instruction of {}: use another, or a chip that has it ({})",
-               n.intrinsic->name, target.name, chips_with(*n.intrinsic));
+        if (lacking) fail_lacking(n, target);
         int bits = n.args.empty() ? 0 : n.args[0]->dtype.bits;
         if (auto why = target.language->why_not(n.intrinsic->name, bits); !why.empty())
           fail(n.span, "{} is not for {}: {}", n.intrinsic->name, said(target), why);

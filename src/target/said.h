@@ -1,4 +1,4 @@
-// A target in messages.
+// Targets and instructions in messages.
 #pragma once
 #include <fmt/format.h>
 
@@ -10,5 +10,12 @@ namespace tl {
 inline std::string said(const Target& target) {
   return target.has_threads() ? std::string(target.name) : fmt::format("a {}", target.language->machine);
 }
+
+// What a program calls an instruction, T.wait_wgmma say, and what does the same elsewhere ("": nothing
+// known).
+struct SaidInstr {
+  std::string_view row, name, instead;
+};
+SaidInstr said(const Intrinsic& row);
 
 }  // namespace tl

@@ -210,6 +210,20 @@ IN_PYTHONS_NAMES = {
     "D = T.alloc_fragment((32, 16), 'float32')\nT.gemm(H, G, D, transpose_B=True)": (
         "did you mean transpose_B=False?"
     ),
+    "H = T.alloc_shared((64, 16), 'float16')\nG = T.alloc_shared((64, 16), 'float16')\n"
+    "D = T.alloc_fragment((16, 16), 'float32')\nT.gemm(H, G, D)": "did you mean transpose_A=True?",
+    "H = T.alloc_shared((16, 64), 'float16')\nG = T.alloc_shared((32, 16), 'float16')\n"
+    "D = T.alloc_fragment((64, 32), 'float32')\nT.gemm(H, G, D)": (
+        "did you mean transpose_A=True, transpose_B=True?"
+    ),
+    "H = T.alloc_shared((64, 32), 'float16')\nG = T.alloc_shared((64, 16), 'float16')\n"
+    "D = T.alloc_fragment((64, 16), 'float32')\nT.gemm(H, G, D)": (
+        "no transposes make them fit: beside this A and C, B is [32, 16], or [16, 32] with transpose_B=True"
+    ),
+    "H = T.alloc_shared((64, 32), 'float16')\nG = T.alloc_shared((32, 16), 'float16')\n"
+    "D = T.alloc_fragment((16, 64), 'float32')\nT.gemm(H, G, D)": (
+        "op(A) · op(B) is [64, 16], so C must be [64, 16]"
+    ),
     "T.reduce(S, F, dim=0, combine=lambda a, b: a + b, identity=0.0)": (
         "reduce: buffer is S: float32[64, 64] and dim 0, so out must be"
     ),

@@ -277,7 +277,7 @@ def test_what_is_part_of_the_instruction(tmp_path, body, text):
 
 
 @pytest.mark.parametrize("threads, why", [
-    (96, "the threads [0, 96) are no whole warpgroups of 128"),
+    (96, "wgmma_gemm: the threads [0, 96) are not whole warpgroups of 128: T.gemm computes this by an"),
     (128, "a is not in shared memory"),
 ])  # fmt: skip
 def test_what_wgmma_cannot_do(threads, why):
@@ -293,5 +293,24 @@ def test_what_wgmma_cannot_do(threads, why):
     with pytest.raises(tilelang.CompileError) as error:
         tilelang.compile(main, target=SIM)
     assert why in str(error.value)
-    with pytest.raises(tilelang.CompileError, match="not an instruction of sm_90|has no wgmma"):
+    with pytest.raises(tilelang.CompileError) as error:
         tilelang.compile(main, target="sim:sm_90")
+    assert "T.wait_wgmma is not an instruction of sm_90, only of sm_90a: T.gemm uses" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "target, chip", [("sim:sm_80", "sm_80"), ("cuda -arch=sm_100", "sm_100"), ("cpu", "a CPU")]
+)
+def test_chips_without_wgmma(target, chip):
+    @T.prim_func
+    def main(C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            T.clear(a)
+            T.wgmma_gemm(a, a, c)
+
+    says = (
+        f"wgmma_gemm: {chip} has no wgmma, only sm_90a has: T.gemm computes this by an instruction that fits"
+    )
+    with pytest.raises(tilelang.CompileError, match=says):
+        tilelang.compile(main, target=target)
