@@ -240,10 +240,10 @@ MISTAKES = {
     ),
     "a component of float4": (
         """
-        w = T.ldg128(A[0])
-        B[0] = w.x  # here
+        w = T.ldg64(A[0])
+        B[0] = w.z  # here
         """,
-        ["no attribute 'x'", "lanes of a uint32x4", r"v\[0\]"],
+        ["a vector of 2 lanes has no lane 'z'", r"v\[0\] to v\[1\]"],
     ),
     "an element of float4": (
         """
