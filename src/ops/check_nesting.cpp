@@ -4,6 +4,7 @@
 #include "ir/rewrite.h"
 #include "ops/op.h"
 #include "target/effects.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -45,7 +46,7 @@ struct Nesting {
 
   [[noreturn]] void refuse(Span span, std::string_view what, std::string_view instead) const {
     const For& n = *around();
-    fail(span, "{} may not stand in the {} loop on line {}, {}: {}", what, python_name(n.loop), n.span.line,
+    fail(span, "{} in the {} loop on line {}, {}: {}", what, python_name(n.loop), n.span.line,
          n.loop == Loop::parallel ? "each of whose iterations runs on one thread"
                                   : "whose iterations are lanes of one thread",
          instead);
@@ -59,7 +60,7 @@ struct Nesting {
         bool of_memory = row && row->token == Token::phase && !row->begins();
         if (of_memory || c.intrinsic->effect == Effect::barrier ||
             c.intrinsic->effect == Effect::partial_barrier)
-          refuse(c.span ? c.span : span, c.intrinsic->name,
+          refuse(c.span ? c.span : span, fmt::format("{} is called", said(*c.intrinsic).name),
                  "the threads of the block do not reach it together; end the loop before it and begin "
                  "another one after it");
       });
@@ -73,14 +74,15 @@ struct Nesting {
 
   void loop(const For& n) {
     if (n.loop == Loop::pipelined && around())
-      refuse(n.span, "T.Pipelined",
+      refuse(n.span, "T.Pipelined is used",
              "one thread has no copies to overlap; use T.serial, or put T.Pipelined around");
     if (n.loop == Loop::vectorized && vectorized)
-      refuse(n.span, "T.vectorized", "a lane cannot be vectorized again; make one of the two loops T.serial");
+      refuse(n.span, "T.vectorized is used",
+             "a lane cannot be vectorized again; make one of the two loops T.serial");
     if (n.loop == Loop::parallel && vectorized)
-      refuse(n.span, "T.Parallel", "use T.serial here, or T.Parallel for both");
+      refuse(n.span, "T.Parallel is used", "use T.serial here, or T.Parallel for both");
     if (n.loop == Loop::parallel && parallel && !heads)
-      refuse(n.span, "T.Parallel", "give all extents to one T.Parallel(m, n), or use T.serial here");
+      refuse(n.span, "T.Parallel is used", "give all extents to one T.Parallel(m, n), or use T.serial here");
     Nesting inner = *this;
     if (n.loop == Loop::parallel) inner.parallel = &n;
     if (n.loop == Loop::vectorized) inner.vectorized = &n;
@@ -99,12 +101,12 @@ struct Nesting {
     heads = false;
     if (auto* n = s.as<Tile>()) {
       if (around())
-        refuse(s->span, fmt::format("the tile operator {}", n->op->name),
+        refuse(s->span, fmt::format("the tile operator {} is used", n->op->said()),
                "all threads of the block carry it out together; move it out of the loop, or write its "
                "elements in the loop");
       walk(n->body);
     } else if (auto* n = s.as<Group>()) {
-      if (around()) refuse(s->span, "a group of threads", "move it out of the loop");
+      if (around()) refuse(s->span, "a group of threads is formed", "move it out of the loop");
       walk(n->body);
     }
     if (!around()) {

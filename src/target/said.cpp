@@ -24,6 +24,10 @@ SaidInstr said(const Intrinsic& row) {
       {"cp_async_bulk",              "a copy by TMA (T.tma_copy)", copies},
       {"cp_async_",                  "T.ptx_cp_async",            copies},
       {"mbarrier_init",              "T.alloc_barrier",           "T.sync_threads is a barrier of all threads of a block"},
+      {"mbarrier_arrive",            "T.barrier_arrive",          ""},
+      {"mbarrier_expect",            "T.mbarrier_expect_tx",      ""},
+      {"mbarrier_t",                 "T.barrier_wait",            ""},
+      {"sync_threads",               "T.sync_threads",            ""},
       {"cluster_",                   "a barrier of a cluster (T.cluster_sync)", "T.sync_threads is one of a block"},
   };
   // clang-format on

@@ -375,6 +375,22 @@ def test_votes_of_numbers():
     cuda_text(main)
 
 
+@pytest.mark.parametrize("call, says", [
+    ("shfl_sync(0xFFFFFFFF, x, 3)", "the value is the number 4294967295, the same in all threads"),
+    ("shfl_sync(0xFFFFFFFF, x, lane, 32)", "the value is the number 4294967295, the same in all threads"),
+    ("shfl_down(0xFFFFFFFF, x, 16)", "the value is the number 4294967295, the same in all threads"),
+    ("shfl_sync(mask, x, 3)", "the lane is float32, not an integer"),
+    ("shfl_xor(mask, x, 3)", "the distance is float32, not an integer"),
+    ("shfl_up(mask, lane, lane)", "width must be an integer known while the kernel is built"),
+    ("shfl_up(mask, lane, 5)", "width is 5; it must be a power of two"),
+])  # fmt: skip
+def test_shuffles_in_the_order_of_cuda_are_refused(tmp_path, call, says):
+    body = "x, lane, mask = T.cast(tx, 'float32'), T.cast(tx, 'int32'), T.activemask()\n"
+    with pytest.raises(tilelang.CompileError, match=says) as error:
+        function_of(tmp_path, body + f"B[tx] = T.cast(T.{call}, 'int32')")
+    assert "; the order is (value, " in str(error.value) and "the mask comes last" in str(error.value)
+
+
 @pytest.mark.parametrize("vote", ["any_sync", "all_sync", "ballot_sync", "match_any_sync", "match_all_sync"])
 def test_masks_in_front_are_refused(tmp_path, vote):
     """As CUDA has them."""

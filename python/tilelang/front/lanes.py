@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import Region
+from .errors import UnknownName, caller_place, compile_error
 from .indexing import store, subscript
 from .trace import current, fail
 from .values import VECTORS, Lanewise, constant
@@ -70,5 +71,6 @@ def named(x: Any, name: str) -> int | None:
         return None
     lane = NAMES.index(name)
     if count > len(NAMES) or lane >= count:
-        raise fail(f"a vector of {count} lanes has no lane '{name}': they are v[0] to v[{count - 1}]")
+        text = f"a vector of {count} lanes has no lane '{name}': they are v[0] to v[{count - 1}]"
+        raise compile_error(text, caller_place(), UnknownName)
     return lane

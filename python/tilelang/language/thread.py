@@ -132,11 +132,11 @@ def shuffle_elect(thread_extent: int = 0) -> Expr:
 
 
 # ── barriers ──────────────────────────────────────────────────────────────────────────────────────────
-def _number(value: Any, what: str) -> int:
+def _number(value: Any, what: str, hint: str = "") -> int:
     value = constant(as_value(value))
     if value.__class__ is Expr or not hasattr(value, "__index__"):
         raise fail(
-            f"{what} must be an integer known while the kernel is built: it is part of the instruction"
+            f"{what} must be an integer known while the kernel is built: it is part of the instruction{hint}"
         )
     return operator.index(value)
 
@@ -277,13 +277,17 @@ def _is_all_lanes(value: Any) -> bool:
 def _shuffle(row: str, what: str, value: Any, number: Any, width: Any, mask: Any) -> Expr:
     if is_vector(value):
         return _shuffle_words(row, what, as_vector(value), number, width, mask)
-    width = _warp_size(what) if width is None else _number(width, f"{what}: width")
-    if width.__class__ is int and (width < 1 or width > WIDEST_WARP or width & (width - 1)):
-        raise fail(f"{what}: width is {width}; it must be a power of two, at most {WIDEST_WARP}")
-    value = as_value(value)
+    value, number = as_value(value), as_value(number)
     if value.__class__ is not Expr:
         raise fail(f"{what}: the value is the number {value}, the same in all threads{_order_of(what)}")
-    number = as_value(number)
+    if number.__class__ is float or number.__class__ is Expr and number.dtype.is_float:
+        kind = "lane" if row == "shfl_sync" else "distance"
+        given = number.dtype if number.__class__ is Expr else f"the float {number}"
+        raise fail(f"{what}: the {kind} is {given}, not an integer{_order_of(what)}")
+    width = _warp_size(what) if width is None else _number(width, f"{what}: width", _order_of(what))
+    if width.__class__ is int and (width < 1 or width > WIDEST_WARP or width & (width - 1)):
+        order = _order_of(what)
+        raise fail(f"{what}: width is {width}; it must be a power of two, at most {WIDEST_WARP}{order}")
     known = constant(number)
     if known.__class__ is int and (known < 0 or row == "shfl_xor_sync" and known >= WIDEST_WARP):
         raise fail(
