@@ -36,12 +36,27 @@ bool StatementAccesses::writes() const {
   return !now.writes.empty() || std::ranges::any_of(begun, [](auto& b) { return !b.second.writes.empty(); });
 }
 
+BlockAccesses::BlockAccesses(const Function& f, const Kernel& kernel, int warp)
+    : f(f),
+      kernel(kernel),
+      warp(warp) {
+  auto* said = kernel.attrs.find("may_alias");
+  if (auto* ids = said ? std::get_if<std::vector<int64_t>>(said) : nullptr)
+    for (int64_t id : *ids) overlapping.insert(f.storage(BufferId{int(id)}));
+}
+
+// Any thread's element of one may be any other's of the other.
+bool BlockAccesses::may_overlap(BufferId a, BufferId b) const {
+  if (f[a].scope != Scope::global || f[b].scope != Scope::global) return false;
+  return overlapping.contains(f.storage(a)) || overlapping.contains(f.storage(b));
+}
+
 Conflict BlockAccesses::conflict(const Buffers& before, const Buffers& after) const {
   Conflict worst = Conflict::none;
   for (auto& [a, first] : before)
     for (auto& [b, second] : after) {
       bool shared = f[a].scope == Scope::shared && f[b].scope == Scope::shared;
-      if (a != b && !(shared && overlap(f, a, b))) continue;
+      if (a != b && !(shared ? overlap(f, a, b) : may_overlap(a, b))) continue;
       if (is_own_affair(kernel, a) && is_own_affair(kernel, b)) continue;
       Conflict m = a == b ? conflict_of(first, second, warp) : Conflict::intra_block;
       if (m == Conflict::intra_warp && shared) m = Conflict::intra_group;
@@ -68,6 +83,8 @@ void BlockAccesses::find() {
     if (f[s.buffer].scope == Scope::global && touched.emplace(s.buffer, s.span).first->second != s.span)
       exchanged.insert(s.buffer);
   });
+  for (auto& [tensor, where] : touched)
+    if (!overlapping.empty() && f[tensor].scope == Scope::global) exchanged.insert(tensor);
   visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
 }
 

@@ -1,12 +1,13 @@
 """T.assume, the annotations of a kernel, pass_configs and compile flags."""
 
 import logging
+import random
 
 import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure
+from helpers import failure, load_text
 from helpers import kernel as kernel_of
 from tilelang import PassConfigKey, tvm
 
@@ -127,7 +128,6 @@ def doubled_and_moved(*said):
                 tile = T.alloc_shared((63, 32), "float32")
                 for i, j in T.Parallel(63, 32):
                     tile[i, j] = X[i, j]
-                T.sync_threads()  # X is read, where Y may lie
                 for i, j in T.Parallel(63, 32):
                     Y[i + 1, j] = tile[i, j] * 2
 
@@ -144,6 +144,77 @@ def test_calls_with_overlapping_tensors(target):
     for unsaid in (("",), ("both", "")):
         with pytest.raises(tilelang.ArgumentError, match="shares memory with argument 0 'X'"):
             tilelang.compile(doubled_and_moved(*unsaid), target=target)(z, z)
+
+
+STEPS = 6
+
+
+def through_overlaps(seed):
+    """Loops that read or write one of two tensors, their elements in any order: the text, and what they do."""
+    rng = random.Random(seed)
+    orders = ["i", "63 - i", "(i + 32) % 64", "i ^ 5", "(i * 5) % 64"]
+    lines, steps = [], []
+    for _ in range(STEPS):
+        tensor, index, step = rng.choice("XY"), rng.choice(orders), rng.randint(1, 9)
+        reads = rng.random() < 0.5
+        place = f"{tensor}[{index}]"
+        body = f"f[i] += {place}" if reads else f"{place} = f[i] + {step}"
+        turns = rng.choice([1, 1, 2])
+        lines += [f"for _ in T.serial({turns}):", "    for i in T.Parallel(64):", f"        {body}"]
+        steps += [(tensor, index, step, reads)] * turns
+    return lines, steps
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_loops_that_meet_in_overlapping_tensors(tmp_path, seed):
+    lines, steps = through_overlaps(seed)
+    before = "\n        ".join(lines)
+    main = load_text(tmp_path, f"""
+import tilelang.language as T
+
+@T.prim_func
+def main(X: T.Tensor((64,), "int32"), Y: T.Tensor((64,), "int32"), Z: T.Tensor((64,), "int32")):
+    with T.Kernel(1, threads=64):
+        T.annotate_restrict_buffers({random.Random(seed).choice(["X, Y", "X", "Y"])})
+        f = T.alloc_fragment((64,), "int32")
+        for i in T.Parallel(64):
+            f[i] = i
+        {before}
+        T.copy(f, Z)
+""").main  # fmt: skip
+    for target in ("reference", "cpu", "sim:sm_80", "sim:sm_90a"):
+        for shift in (0, 8):
+            memory = np.arange(1000, 1072, dtype=np.int32)
+            wanted, f = memory.copy(), np.arange(64, dtype=np.int32)
+            views = {"X": wanted[:64], "Y": wanted[shift : shift + 64]}
+            at = np.arange(64)
+            for tensor, index, step, reads in steps:
+                place = eval(index, {}, {"i": at})
+                if reads:
+                    f += views[tensor][place]
+                else:
+                    views[tensor][place] = f + step
+            z = np.zeros(64, np.int32)
+            tilelang.compile(main, target=target)(memory[:64], memory[shift : shift + 64], z)
+            np.testing.assert_array_equal(z, f, err_msg=f"{target}, {shift}: {lines}")
+            np.testing.assert_array_equal(memory, wanted, err_msg=f"{target}, {shift}: {lines}")
+
+
+def test_iterations_of_one_loop_need_no_barrier():
+    @T.prim_func
+    def main(X: T.Tensor((256,), "float32"), Y: T.Tensor((256,), "float32")):
+        with T.Kernel(1, threads=64):
+            T.annotate_restrict_buffers(X, Y)
+            for i in T.Parallel(256):
+                Y[(i * 5) % 256] = X[(i * 5) % 256] * 2
+            for i in T.Parallel(256):
+                Y[(i * 5) % 256] = X[(i * 5) % 256] + 1
+
+    source = tilelang.compile(main, target="cuda -arch=sm_80").get_kernel_source()
+    assert source.count("__syncthreads()") == 1
+    x = np.arange(256, dtype="f4")
+    tilelang.compile(main, target="sim:sm_80")(x, x)
+    assert np.array_equal(x, np.arange(256) * 2 + 1)
 
 
 def test_hit_ratio_is_noted(tmp_path):

@@ -65,8 +65,9 @@ def annotate_min_blocks_per_sm(n: int) -> None:
 def annotate_restrict_buffers(*buffers: Any) -> None:
     """These tensors may overlap other tensors of the call, if each kernel that names them says so.
 
-    No tensor of the kernel is declared __restrict__ then, and no load is moved over a store. What threads
-    exchange through an overlap they order themselves, by T.sync_threads, as with T.make_tensor."""
+    No tensor of the kernel is declared __restrict__ then, and no load is moved over a store. Between loops
+    and tile operators of which one writes what the other may touch stands a barrier of the block, as if all
+    elements were one; code of single threads orders itself, as with T.make_tensor."""
     trace = in_kernel("T.annotate_restrict_buffers")
     for buffer in buffers:
         if not isinstance(buffer, Buffer) or buffer.scope != "global":
