@@ -123,3 +123,24 @@ func main(A: f32[4, 8], B: f32[4, 8]):
       copy(s, B[i, 0 : +8])
 """
     assert "for i in serial(4):" in tilelang._core.parse(text).text()
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80", SIM])
+def test_parallel_loops_inside_one_another_are_one(target):
+    """Directly: a nest of as many indices; in the order of either."""
+
+    @T.prim_func
+    def main(A: T.Tensor((6, 8, 4), "float32"), B: T.Tensor((6, 8, 4), "float32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_fragment((6, 8, 4), "float32")
+            for i in T.Parallel(6):
+                for j, k in T.Parallel(8, 4):
+                    tile[i, j, k] = A[i, j, k] * 2
+            for k in T.Parallel(4):
+                for j in T.Parallel(8):
+                    for i in T.Parallel(6):
+                        B[i, j, k] = tile[i, j, k] + i
+
+    a, b = random(6, 8, 4), blank(6, 8, 4)
+    tilelang.compile(main, target=target)(a, b)
+    near(b, a * 2 + np.arange(6)[:, None, None])
