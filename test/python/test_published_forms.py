@@ -1,6 +1,8 @@
 """Forms that kernels written for the published language use: they mean here what they mean there."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -301,3 +303,12 @@ def test_a_table_of_addresses():
     close(tilelang.compile(main, out_idx=1, target="cpu")(table), np.stack(parts))
     assert math.prod(table.shape) == 3
     compiles_for_gpus(main)
+
+
+def test_every_test_that_the_table_names_exists():
+    root = Path(__file__).parents[2]
+    table = (root / "test/published_forms.md").read_text()
+    rows = [int(number) for number in re.findall(r"(?m)^\| (\d+) \| .*`test/", table)]
+    assert rows == list(range(1, 31))
+    for path, name in re.findall(r"`(test/[\w/]+\.py)::(\w+)`", table):
+        assert f"def {name}(" in (root / path).read_text(), (path, name)
