@@ -23,7 +23,15 @@ void check_operand_types(BinaryOp op, DType t, Span span) {
     fail(span, "`{}` takes bool operands, not {}", symbol(op), to_string(t));
   if (bits && !t.is_int() && !t.is_bool())
     fail(span, "`{}` takes integer or bool operands, not {}", symbol(op), to_string(t));
-  if (ints_only && !t.is_int()) fail(span, "`{}` takes integer operands, not {}", symbol(op), to_string(t));
+  if (ints_only && !t.is_int()) {
+    std::string_view instead = !t.is_float()              ? ""
+                               : op == BinaryOp::floordiv ? ": of floats it is T.floor(x / y)"
+                               : op == BinaryOp::floormod
+                                   ? ": of floats T.fmod(x, y) is the remainder with the "
+                                     "sign of x, x - T.floor(x / y) * y the one of Python"
+                                   : "";
+    fail(span, "`{}` takes integer operands, not {}{}", symbol(op), to_string(t), instead);
+  }
   if (op == BinaryOp::div && !t.is_float())
     fail(span, "`/` takes float operands, not {}: use `//`, or cast to a float first", to_string(t));
   bool arithmetic = op == BinaryOp::add || op == BinaryOp::sub || op == BinaryOp::mul;

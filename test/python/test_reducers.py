@@ -161,7 +161,7 @@ OVERLAP = {
 }
 NESTS = {
     "for i in T.Parallel(4):\n    S[i] = 1.0\n    \tT.clear(S)": (
-        "the tile operator clear is used in the T.Parallel loop on line 7, each of whose iterations runs on one"
+        "the tile operator clear is used in the T.Parallel loop on line 7, each of whose iterations"
     ),
     "for i in T.Parallel(4, coalesced_width=2):\n    \tT.clear(S)": "all threads of the block carry",
     "for i in T.vectorized(4):\n    \tT.fill(S, 1.0)": "whose iterations are lanes of one thread",

@@ -12,7 +12,7 @@ from typing import Any
 from .._core import Buffer, Expr
 from . import changes, lanes, values
 from .arithmetic import cast
-from .asserts import device_assert
+from .asserts import device_assert, failed_assertion
 from .dtypes import as_dtype
 from .errors import compile_error
 from .expressions import Expressions
@@ -309,10 +309,13 @@ class Activation(Expressions):
             )
         builder = self.builder
         indices = loop.begin(builder, own)
+        if one:
+            indices = tuple(indices)
+            self.trace.tuples.append((names, indices))
         self.open(Frame(True, loop=True, bound=loop.bound, refused=refused))
         for name in (names,) if one else own:
             self.note(name, None)
-        yield tuple(indices) if one else indices[0] if isinstance(names, str) else indices
+        yield indices if one else indices[0] if isinstance(names, str) else indices
         self.close()
         loop.end(builder)
 
@@ -421,7 +424,7 @@ class Activation(Expressions):
             manager.unpacks = not isinstance(names, str)
         return With(self, site, manager)
 
-    def check(self, site: tuple, condition: Any, message: Callable[[], Any] | None = None) -> None:
+    def check(self, site: tuple, condition: Any, message: Callable[[], Any] | None, operands: tuple) -> None:
         """`assert condition, message`."""
         self.at(site)
         condition = as_condition(condition)
@@ -431,7 +434,7 @@ class Activation(Expressions):
                 return self.builder.require(condition, text)
             return device_assert(condition, text)
         if not condition:
-            raise self.error(f"assertion failed{': ' + str(message()) if message else ''}", site)
+            raise self.error(failed_assertion(message, operands), site)
 
 
 def _is_place(x: Any) -> bool:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from .._core import Expr
 from .trace import fail, in_kernel
-from .values import as_condition
+from .values import as_condition, constant
+
+
+def shown(value: Any) -> str:
+    """A value in an error: constants of the kernel as Python's numbers, texts in quotes."""
+    value = constant(value)
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def failed_assertion(message: Callable[[], Any] | None, operands: tuple) -> str:
+    """What is said of an assertion that Python has found false.
+
+    operands: texts of what it compares, each with a function that gives its value."""
+    values = []
+    for text, value in operands:
+        with contextlib.suppress(Exception):  # what stands behind `and` may have no value
+            values.append(f"{text} is {shown(value())}")
+    said = f": {message()}" if message else ""
+    return f"assertion failed{said}{' (' + ', '.join(values) + ')' if values else ''}"
 
 
 def device_assert(cond: Any, msg: str = "", no_stack_info: bool = False) -> None:

@@ -294,6 +294,11 @@ def as_operand(x: Any, what: str) -> Any:
         return x
     if kind is Undeclared:
         raise x.refuse()
+    if kind in VECTORS:
+        raise fail(
+            f"{what} must be a buffer or a slice of one, not a vector of {len(x)} values: what is folded of "
+            "its lanes is written out, v[0] + v[1] + …"
+        )
     got = "a variable" if kind is Buffer else type(x).__name__
     if kind is Expr:  # also what `corner = A[i, j]` names
         got = "a number: where an element was named, write its indices in the call, A[i, j], or a slice of A"

@@ -12,18 +12,27 @@ from typing import Any
 from .._core import ArgumentError, Buffer, Region
 from . import idioms
 from .errors import CompileError, UnknownName, WrongCall, caller_place, compile_error, place_of_traceback
+from .lanes import is_element
 from .offered import OFFERED
 from .trace import place
-from .values import DEVICE
+from .values import DEVICE, VECTORS
 
 _KEYWORD = re.compile(r"got (?:an unexpected|some positional-only|multiple values for) .*?argument '(\w+)'")
 _CALLED = re.compile(r"([\w.<>]+)\(\) (?:got|takes|missing) ")
+
+
+_FOLDS = {"sum": "v[0] + v[1] + …", "prod": "v[0] * v[1] * …", "max": "T.max(v[0], v[1])",
+          "min": "T.min(v[0], v[1])"}  # fmt: skip
 
 
 def unknown_attribute(x: Any, name: str) -> Exception:
     """The error of `x.name`, of a buffer, a part of one, or a value of the kernel."""
     if name.startswith("_"):  # asked by protocols of Python, NumPy, notebooks
         return AttributeError(f"'{type(x).__name__}' object has no attribute '{name}'")
+    fold = _FOLDS.get(name)
+    if fold is not None and (x.__class__ in VECTORS or is_element(x)):
+        said = f"a vector has no attribute '{name}': its lanes are numbers, {fold}"
+        return compile_error(said, caller_place(), UnknownName)
     whole = _is_tile(x)
     what, who = _described(x)
     instead = idioms.OF_BUFFERS.get(name) if whole else idioms.OF_VALUES.get(name)
@@ -159,6 +168,8 @@ def _wording(text: str, fn: Callable) -> str:
     keyword = _KEYWORD.search(text)
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     taken = f"t takes {inspect.Signature(plain)}"
+    if name.startswith("T.alloc_") and "multiple values for argument 'dtype'" in text:
+        return f"{text}: several extents stand in a tuple, {name}((m, n), dtype); i{taken}"
     if keyword is None or "unexpected" not in text:
         return f"{text}; i{taken}"
     return f"{text}; {_near(keyword.group(1), list(signature.parameters))}{taken}"

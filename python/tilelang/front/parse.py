@@ -14,6 +14,7 @@ now, what it does with values of the kernel it builds.
 from __future__ import annotations
 
 import ast
+import copy
 from typing import Any
 
 from . import idioms, liveness
@@ -374,8 +375,20 @@ class Rewriter(ast.NodeTransformer):
     def visit_Continue(self, node: ast.Continue) -> ast.AST:
         return at_place_of(ast.If(self.help("jump", node, _constant("continue", node)), [node], []), node)
 
+    def operands_of(self, test: ast.expr) -> ast.expr:
+        """What a condition compares, but for constants: pairs of its text and a function that gives it."""
+        compared = [x for n in ast.walk(test) if isinstance(n, ast.Compare) for x in (n.left, *n.comparators)]
+        said = {ast.unparse(x): x for x in compared if not isinstance(x, ast.Constant)}
+        pairs = [
+            ast.Tuple([ast.Constant(text), _thunk(self.visit(copy.deepcopy(x)))], ast.Load())
+            for text, x in said.items()
+        ]
+        return ast.fix_missing_locations(ast.copy_location(ast.Tuple(pairs, ast.Load()), test))
+
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        args = [self.condition(node.test)] + ([_thunk(self.visit(node.msg))] if node.msg else [])
+        operands = self.operands_of(node.test)
+        none = ast.copy_location(ast.Constant(None), node)
+        args = [self.condition(node.test), _thunk(self.visit(node.msg)) if node.msg else none, operands]
         return self.statement(self.help("check", node, *args), node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

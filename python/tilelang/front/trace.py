@@ -22,7 +22,7 @@ class Trace:
         builder hint kernel file site writes owned dynamics reducers generator aliased attributes
         pass_configs compile_flags undecided activations branches born outputs returns eager parameters
         sources attrs breakpoints large texts blocks barriers layouts
-        depths rebound launches laned
+        depths rebound launches laned tuples
     """.split()
 
     def __init__(self, name: str) -> None:
@@ -56,6 +56,7 @@ class Trace:
         self.returns: Any = None  # what `return` gave
         self.breakpoints: list[tuple[str, int]] = []  # (file, line)
         self.large: list[tuple[str, int, int, str]] = []  # tiles beyond registers: file, line, count, text
+        self.tuples: list[tuple[str, tuple]] = []  # names of all indices of a loop, and these
         self.rebound: list[tuple[str, str, int]] = []  # tensors without their names: which, text, line
         self.texts: list[Text] = []  # the texts that are traced
         self.eager: Any = None  # the arguments that an eager function meets, see eager.py

@@ -241,8 +241,12 @@ SLICES = {Region, Lanewise}
 
 
 def misuse_of_indices(x: Any) -> str:
-    """What is said where x is the tuple of the block indices, bound to one name; "" for any other tuple."""
+    """What is said where x is the tuple of the indices of a kernel or loop, bound to one name; else ""."""
     trace = current()
+    for name, indices in trace.tuples if trace is not None else ():
+        if x is indices:
+            several = ", ".join([f"{name}{d}" for d in range(len(x))])
+            return f": {name} is the tuple of the {len(x)} indices of its loop: write `for {several} in …`"
     if trace is None or trace.kernel is None or x is not trace.kernel.bound:
         return ""
     name, n = next(iter(trace.kernel.names), "this"), len(x)

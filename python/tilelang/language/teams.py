@@ -50,6 +50,12 @@ def ws(*warp_group_idx: int) -> WarpSpecializeFrame:
     block, so all teams must reach it equally often; T.sync_threads(id) is a barrier of the team's threads.
     Teams that run at the same time order their exchange of data by named barriers; teams that do not signal
     each other see what those above them have written."""
+    for role in warp_group_idx:
+        if isinstance(role, str):
+            raise fail(
+                f"T.ws({role!r}): a team is given by numbers of warp groups, T.ws(0) for the first 128 "
+                "threads; T.Pipelined makes roles by itself where they help"
+            )
     given = [constant(as_value(i)) for i in warp_group_idx]
     if any(isinstance(i, DEVICE) for i in given):
         raise fail(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from .._core import Buffer, Expr, Region
+from .._core import Buffer, CompileError, Expr, Region
 from ..front import dtypes, loose, registers
 from ..front.indexing import as_operand
 from ..front.loops import Loop, whole
@@ -41,6 +41,8 @@ _SCOPES = {"shared": "shared", "shared.dyn": "shared", "local.fragment": "fragme
 
 def no_such_scope(what: str, known: Iterable[str], scope: Any) -> str:
     """What is said of a scope that a function of allocation does not know."""
+    if hasattr(scope, "__index__"):
+        return f"{what}: several extents stand in a tuple, {what}((m, n, {scope}), dtype)"
     text = f"{what}: scope is one of {', '.join(map(repr, known))}, not {scope!r}"
     if isinstance(scope, str) and "tmem" in scope:
         text += ": tensor memory needs sm_100's own instructions (tcgen05), which this version does not have"
@@ -54,11 +56,21 @@ def _scope(what: str, scope: str) -> str:
     return _SCOPES[scope]
 
 
-def _alloc(name: str, scope: str, shape: Any, dtype: Any) -> Buffer:
+def _is_dtype(x: Any) -> bool:
+    try:
+        return not hasattr(x, "__index__") and bool(dtypes.element_of(x, ()))
+    except CompileError:
+        return False
+
+
+def _alloc(name: str, shape: Any, dtype: Any, scope: Any, usual: str) -> Buffer:
     what = f"T.alloc_{name}"
     trace = in_kernel(what)
     if hasattr(dtype, "__index__"):  # two integers are a shape
         shape, dtype = (shape, dtype), None
+        if _is_dtype(scope):  # and a dtype may follow them
+            scope, dtype = usual, scope
+    scope = _scope(what, scope)
     hint = trace.take_hint(name)
     shape = _shape(shape, what, hint)
     known, extents = (loose.PLACEHOLDER, shape) if dtype is None else dtypes.element_of(dtype, tuple(shape))
@@ -79,7 +91,7 @@ def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Bu
     parameters and T.dynamic names, needs T.assume(n <= most) above it: so much is allocated, and a call with
     more is refused.  dtype: of an element; without one, the first tile operator decides (copy: that of the
     other side; gemm: of the other operand).  scope: "shared" or "shared.dyn", which are the same here."""
-    return _alloc("shared", _scope("T.alloc_shared", scope), shape, dtype)
+    return _alloc("shared", shape, dtype, scope, "shared.dyn")
 
 
 def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment") -> Buffer:
@@ -88,7 +100,7 @@ def alloc_fragment(shape: Any, dtype: Any = None, scope: str = "local.fragment")
     shape, dtype: as in T.alloc_shared; without a dtype the accumulator of a gemm is float32, of integers
     int32.  Outside of tile operators and T.Parallel, f[i] is the block's one element i, whatever thread
     writes or reads it: where that thread does not hold it, the tile goes through shared memory."""
-    return _alloc("fragment", _scope("T.alloc_fragment", scope), shape, dtype)
+    return _alloc("fragment", shape, dtype, scope, "local.fragment")
 
 
 def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
@@ -98,7 +110,7 @@ def alloc_local(shape: Any, dtype: Any = None, scope: str = "local") -> Buffer:
     tiles or tensors as well, an iteration may read only what it stored itself, and the arrays may not be read
     afterwards. A thread of a GPU has room for 512 KB of them at one time; arrays that do not fit into its
     registers are slow."""
-    return _alloc("local", _scope("T.alloc_local", scope), shape, dtype)
+    return _alloc("local", shape, dtype, scope, "local")
 
 
 class _LeftOut:
@@ -387,7 +399,13 @@ def Pipelined(
     allocations) or each list of statements in group.  In turn t of the loop a statement of stage s works on
     iteration t - s, and those of a turn run as order numbers them; -1 in both leaves a copy to the compiler.
     sync: pairs (i, j), j needs what i does.  A schedule that changes what the loop computes is an error."""
-    if not hasattr(num_stages, "__index__") or operator.index(num_stages) < 0:
+    known = constant(num_stages)
+    if isinstance(known, DEVICE):
+        raise fail(
+            "T.Pipelined: num_stages is a value of the kernel, but it says how many slots each tile gets, "
+            "which is decided while the kernel is built: pass it as a number, a parameter of the function around"
+        )
+    if not hasattr(known, "__index__") or operator.index(known) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
     attrs: dict[str, Any] = {"num_stages": operator.index(num_stages)}
     for name, value in {"order": order, "stage": stage, "group": group, "sync": sync}.items():
