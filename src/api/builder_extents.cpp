@@ -125,7 +125,7 @@ void complete_regions(const TileOp& op, std::vector<Operand>& operands, const Fu
 bool is_empty(const Function& f, const Region& r) {
   const std::vector<Expr>& shape = f[r.buffer].shape;
   for (size_t d = 0; d < shape.size(); d++) {
-    bool taken = d >= r.ranges.size() || !r.ranges[d].extent || is_int(r.ranges[d].extent, 0);
+    bool taken = d >= r.ranges.size() || (r.ranges[d].extent && is_int(r.ranges[d].extent, 0));
     if (taken && is_int(shape[d], 0)) return true;
   }
   return false;

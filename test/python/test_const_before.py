@@ -385,9 +385,11 @@ def test_given_by_keyword():
         scaled(zeros(4), out, M=5, S=7)
     with pytest.raises(tilelang.CompileError, match=r"S, .*give it by keyword, scaled\(..., S=64\)"):
         scaled(zeros(4), out)
-    with pytest.raises(TypeError, match="scaled: 'Q' is unexpected: .*neither a parameter nor a T.const"):
+    with pytest.raises(
+        TypeError, match="unexpected keyword argument 'Q', which is neither a parameter nor a T.const"
+    ):
         scaled(zeros(4), out, S=1, Q=2)
-    with pytest.raises(TypeError, match="'dtype' is unexpected"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dtype'"):
         scaled(zeros(4), out, S=1, dtype="float32")
 
 
@@ -403,7 +405,7 @@ def test_keywords_are_part_of_the_key():
         assert out[0] == 16
     scaled(a, **{"".join(["o", "ut"]): out}, S=True)
     assert out[0] == 4
-    with pytest.raises(TypeError, match="'out' is given twice"):
+    with pytest.raises(TypeError, match="got multiple values for argument 'out'"):
         scaled(a, out, **{"".join(["o", "ut"]): out}, S=1)
     with pytest.raises(TypeError, match="one value for each name, then pairs"):
         scaled.find((a, out, "S"))

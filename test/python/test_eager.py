@@ -91,7 +91,7 @@ def test_compile_by_name():
     assert matmul.get_kernel_source(M=20, N=24, K=16) == matmul.compile(M=20, N=24, K=16).get_kernel_source()
     kernels = matmul.par_compile([{"M": 8, "N": 8, "K": 8}, {"M": 9, "N": 8, "K": 8}, (a, b)], num_workers=2)
     assert [k.params[0].shape for k in kernels] == [(8, 8), (9, 8), (20, 16)]
-    with pytest.raises(TypeError, match="'Q' is neither a parameter nor a T.const name"):
+    with pytest.raises(TypeError, match="'Q', which is neither a parameter nor a T.const name"):
         matmul.compile(M=1, N=1, K=1, Q=1)
     with pytest.raises(tilelang.CompileError, match="K has no value: no tensor was given for A"):
         matmul.compile(M=1, N=1)

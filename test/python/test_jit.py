@@ -120,11 +120,14 @@ def test_wrong_out_idx(out_idx):
 def test_wrong_number_of_arguments():
     kernel = scale(16)
     a = np.ones(16, np.float32)
-    with pytest.raises(TypeError, match=r"main takes 1 argument \(A: float32\[16\]\); B is returned: got 2"):
+    with pytest.raises(
+        TypeError,
+        match=r"main\(\) takes 1 positional argument but 2 were given; it takes \(A: float32\[16\]\); B is",
+    ):
         kernel(a, a)
-    with pytest.raises(TypeError, match="A missing"):
+    with pytest.raises(TypeError, match="missing a required argument: 'A'"):
         kernel()
-    with pytest.raises(TypeError, match="'C' is unexpected"):
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'C'"):
         kernel(C=a)
 
 

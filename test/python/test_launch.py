@@ -221,9 +221,9 @@ def test_count_and_names():
     kernel = tilelang.compile(scaled(), out_idx=1, target="cpu")
     assert (kernel(A16) == 2).all() and (kernel(A16, 3) == 3).all()
     assert (kernel(s=4, A=A16) == 4).all() and (kernel(A16, s=np.float32(0.5)) == 0.5).all()
-    with pytest.raises(TypeError, match=r"takes 2 arguments \(A: float32\[16\], s: float32\); B is returned"):
+    with pytest.raises(TypeError, match=r"it takes \(A: float32\[16\], s: float32\); B is returned"):
         kernel(A16, 1, 2)
-    with pytest.raises(TypeError, match="'t' is unexpected"):
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 't'"):
         kernel(A16, t=1)
     with pytest.raises(_core.ArgumentError, match=r"3 arguments were expected \(A, B, s\) but 2 were given"):
         kernel.launch([A16, A16.copy()])

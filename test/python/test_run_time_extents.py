@@ -281,3 +281,23 @@ def test_nothing_is_done_to_a_tensor_without_elements(target, tmp_path, body):
 def test_a_part_without_elements_is_refused(tmp_path, body, wanted):
     signature = "A: T.Tensor((0, 8), 'float32'), B: T.Tensor((4, 8), 'float32')"
     assert wanted in str(failure(tmp_path, body, signature=signature))
+
+
+def test_what_is_filled_from_a_tensor_without_elements(target):
+    """A tile that begins past the end of a tensor is 0; and an output without elements may stay unwritten."""
+
+    @tilelang.jit(target=target)
+    def f(A, B):
+        A: T.Tensor((0, 8), T.float32)
+        B: T.Tensor((4, 8), T.float32)
+        C = T.empty((0, 8), T.float32)
+        with T.Kernel(1, threads=32):
+            S = T.alloc_shared((4, 8), "float32")
+            T.copy(A[0, 0], S)
+            T.copy(S, B)
+            T.copy(A, C)
+        return C
+
+    b = np.full((4, 8), np.nan, np.float32)
+    assert f(np.zeros((0, 8), np.float32), b).shape == (0, 8)
+    np.testing.assert_array_equal(b, 0)

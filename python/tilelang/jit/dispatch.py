@@ -19,7 +19,7 @@ from ..front import interop
 from ..front.errors import caller_place, compile_error
 from ..front.parse import site_of
 from ..front.rewritten import rewrite_kernel
-from . import config, eager
+from . import binding, config, eager
 from .captures import Captures, key_of, key_of_argument
 from .factory import JITImpl
 from .function import PrimFunc, defaults_of
@@ -170,39 +170,30 @@ class EagerImpl(_core.CallCache, JITImpl):
         values, constants = self._bind_some(args, kwargs)
         missing = [self._names[i] for i, value in enumerate(values) if value is eager.ABSENT]
         if missing:
-            raise TypeError(
-                f"{self.func.__name__} takes {len(self._names)} arguments "
-                f"({', '.join(self._names)}): {', '.join(missing)} missing"
-            )
+            raise binding.missing(self.func.__name__, self._names, missing)
         return values, constants
 
     def _bind_some(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, int]]:
         """The same, with ABSENT for tensors that are not given."""
         if len(args) > self._positional_count:
-            raise TypeError(
-                f"{self.func.__name__} takes {len(self._names)} arguments "
-                f"({', '.join(self._names)}): got {len(args) + len(kwargs)}"
-            )
+            raise binding.too_many(self.func.__name__, self._names, self._positional_count, len(args))
         given = dict(zip(self._names, args, strict=False))
         constants = {}
         for name, value in kwargs.items():
             if name in given:
-                raise TypeError(f"{self.func.__name__}: '{name}' is given twice")
+                raise binding.twice(self.func.__name__, self._names, name)
             if name in self._positions:
                 given[name] = value
             elif hasattr(value, "__index__"):
                 constants[name] = value.__index__()
             else:
-                raise TypeError(
-                    f"{self.func.__name__}: '{name}' is unexpected (it takes {', '.join(self._names)})"
-                )
+                raise binding.unexpected(self.func.__name__, self._names, name)
         values = []
         for i, name in enumerate(self._names):
             value = given.get(name, self._defaults.get(name, eager.ABSENT))
             if value is eager.ABSENT and i in self._static:
-                raise TypeError(
-                    f"{self.func.__name__}: {name} is missing, a value that the kernel is built with"
-                )
+                what = ", a value that the kernel is built with"
+                raise binding.missing(self.func.__name__, self._names, [name], what)
             values.append(value)
         return tuple(values), constants
 

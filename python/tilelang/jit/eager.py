@@ -7,6 +7,7 @@ is executed, and writes down what it read of the arguments: two calls for which 
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable
 from types import FunctionType
@@ -23,6 +24,7 @@ from ..front.rewritten import Rewritten
 from ..front.symbols import Const, Undeclared
 from ..front.trace import Trace, active, current, fail
 from ..front.values import as_value
+from . import binding
 from .lookahead import places_of
 
 ABSENT = object()  # a tensor that compile(M=…) was not given
@@ -210,8 +212,10 @@ class Session:
                     self.bind(n, stride, f"stride {d} of {name} (strides {real}{bytes_of})")
         for n in (*shape, *(strides or ())):
             if isinstance(n, Const) and n.value is None:
+                near = difflib.get_close_matches(n.name, [x for x in self.given if x not in self.consts], 1)
                 raise fail(
                     f"{n.name} has no value: no tensor was given for {name}, and no {n.name}=... to compile"
+                    + (f"; {near[0]}= was given: did you mean {n.name}?" if near else "")
                 )
         return [as_value(n) for n in shape], None if strides is None else [as_value(n) for n in strides]
 
@@ -249,11 +253,9 @@ class Session:
                 )
         unknown = [name for name in self.given if name not in self.consts]
         if unknown:
-            known = ", ".join([*self.arguments, *self.values, *self.consts])
-            raise TypeError(
-                f"{self.name}: '{unknown[0]}' is unexpected: '{unknown[0]}' is neither a "
-                f"parameter nor a T.const name (there are {known})"
-            )
+            known = [*self.arguments, *self.values, *self.consts]
+            what = ", which is neither a parameter nor a T.const name"
+            raise binding.unexpected(self.name, known, unknown[0], what=what)
 
 
 def annotates_tensor(annotation: Any) -> bool:

@@ -15,7 +15,7 @@ from ..front import registers
 from ..front.errors import CompileError, kind_of
 from ..front.misuse import launched_in_brackets, suggesting
 from ..front.texts import show
-from . import config
+from . import binding, config
 from .artifact import KernelArtifacts, told
 from .env import env
 from .function import PrimFunc
@@ -282,22 +282,26 @@ class JITKernel(_core.Launcher, KernelArtifacts):
     def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
         """Arguments by position and name, with the defaults of the definition, in order."""
         wanted = [self.params[i] for i in self._inputs]
-        given = dict(zip([p.name for p in wanted], args, strict=False))
-        unknown = [name for name in kwargs if name in given or name not in [p.name for p in wanted]]
+        names, shown = [p.name for p in wanted], [repr(p) for p in wanted]
+        given = dict(zip(names, args, strict=False))
+        unknown = [name for name in kwargs if name in given or name not in names]
         missing = [
             p
             for p in wanted
             if p.name not in given and p.name not in kwargs and p.name not in self._func.defaults
         ]
         if len(args) > len(wanted) or unknown or missing:
+            name = self._func.name
+            if unknown and unknown[0] in given:
+                error = binding.twice(name, shown, unknown[0])
+            elif unknown:
+                error = binding.unexpected(name, shown, unknown[0], names)
+            elif len(args) > len(wanted):
+                error = binding.too_many(name, shown, len(wanted), len(args))
+            else:
+                error = binding.missing(name, shown, [p.name for p in missing])
             returned = ", ".join(self.params[i].name for i in self._outputs)
-            what = f"'{unknown[0]}' is unexpected" if unknown else f"got {len(args) + len(kwargs)}"
-            if missing and not unknown:
-                what += f" ({', '.join(p.name for p in missing)} missing)"
-            raise TypeError(
-                f"{self._func.name} takes {len(wanted)} argument{'s' * (len(wanted) != 1)} "
-                f"({', '.join(map(repr, wanted))}){f'; {returned} is returned' if returned else ''}: {what}"
-            )
+            raise TypeError(f"{error}; {returned} is returned" if returned else str(error))
         return tuple(
             given[p.name] if p.name in given else kwargs.get(p.name, self._func.defaults.get(p.name))
             for p in wanted
