@@ -236,12 +236,13 @@ struct Computer : ScopedRewriter {
       while (next < b.stmts.size() && !use_of(all.f, b.stmts[next], sums).touched) next++;
       const RoleLoop* loop = next < b.stmts.size() ? all.plan.find(b.stmts[next]) : nullptr;
       if (!loop || !loop->late.empty() || !has_turns(*loop)) continue;
-      for (auto& s : loop->body)
-        if (loop->in_flight.contains(s.get()) && region_of(*s.as<Tile>(), 2).buffer == sums &&
-            !s.as<Tile>()->attrs.find("clear_accum")) {
-          all.clearing.insert(s.get());
-          all.dropped.insert(t);
-        }
+      auto adds = [&](const Stmt& s) {
+        return loop->in_flight.contains(s.get()) && region_of(*s.as<Tile>(), 2).buffer == sums;
+      };
+      auto first = std::ranges::find_if(loop->body, adds);
+      if (first == loop->body.end() || first->as<Tile>()->attrs.find("clear_accum")) continue;
+      all.clearing.insert(first->get());
+      all.dropped.insert(t);
     }
   }
   bool has_turns(const RoleLoop& loop) const {

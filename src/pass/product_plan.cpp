@@ -38,6 +38,14 @@ struct ProductPlanner {
     return found;
   }
   bool touches(const Stmt& s, BufferId b) const { return use_of(f, s, b).touched; }
+  // Is it one more product that adds to the sums, and nothing else to them? Products of warpgroups add in the
+  // order in which they were begun.
+  bool adds_to(const Stmt& s, BufferId sums) const {
+    if (!may_begin(s)) return false;
+    Gemm g = read_gemm(*s.as<Tile>(), f);
+    auto is_sums = [&](BufferId b) { return f.storage(b) == f.storage(sums); };
+    return g.c.buffer == sums && !is_sums(g.a.buffer) && !is_sums(g.b.buffer);
+  }
 
   // ── all stay in flight ──────────────────────────────────────────────────────────────────────────────
   std::string why_it_ends(const Stmt& s) const {
@@ -46,7 +54,7 @@ struct ProductPlanner {
     if (std::string no = why_no_wgmma(f, k, target, s, true); !no.empty()) return "it is not by wgmma: " + no;
     if (!may_begin(s)) return "the program itself says how long it runs, or how its sums lie";
     for (auto& other : loop.body)
-      if (!other.same(s) && touches(other, g.c.buffer))
+      if (!other.same(s) && touches(other, g.c.buffer) && !adds_to(other, g.c.buffer))
         return fmt::format("the statement on line {} uses its sums {} in the same turn", line(other),
                            f[g.c.buffer].name);
     if (f[g.a.buffer].scope != Scope::shared)

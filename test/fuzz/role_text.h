@@ -136,13 +136,15 @@ struct RoleText : RandomText {
     int64_t width = 64 * (1 + below(2)), count = 1 + below(2);
     std::string place, a, beside;
     if (!alone && chance(25)) beside = load_beside();
+    bool together = count > 1 && chance(40);
     std::vector<std::string> sums, b;
     for (int64_t i = 0; i < count; i++) {
-      sums.push_back(tile("fragment", "f32", rows, width));
       b.push_back(tile("shared", type, width, 64));
+      if (i > 0 && together) continue;
+      sums.push_back(tile("fragment", "f32", rows, width));
       line("clear({})", sums.back());
     }
-    if (count > 1) is("several products");
+    if (count > 1) is(together ? "several products of one accumulator" : "several products");
     std::string seen = chance(20) ? tile("fragment", "f32", width) : "", all = seen.empty() ? "" : fresh("r");
     if (!seen.empty()) {
       tiles.push_back(fmt::format("{} = fragment f32[{}]", all, width));
@@ -161,7 +163,7 @@ struct RoleText : RandomText {
         line("copy({}, {})", place, b[size_t(i)]);
       }
       for (int64_t i = 0; i < count; i++)
-        line("gemm({}, {}, {}) {{trans_b=1}}", a, b[size_t(i)], sums[size_t(i)]);
+        line("gemm({}, {}, {}) {{trans_b=1}}", a, b[size_t(i)], sums[together ? 0 : size_t(i)]);
       if (!seen.empty()) {
         line("reduce_sum({}, {}) {{clear=1, dim=1}}", b[0], seen);
         under(fmt::format("for i in parallel({})", width),

@@ -30,6 +30,7 @@ constexpr std::string_view role_features = R"(
   ragged: rows
   rows: from the end
   several products
+  several products of one accumulator
   sums that the turn looks at again
   sums that threads change
   tensor of 3 dimensions
