@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/regions.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -34,7 +35,7 @@ void check_threads_atomic(const Tile& t, const Function& f, const Target& target
     fail(t.span,
          "{}: {} is in registers, which other threads cannot access; on {} atomics update tensors and shared "
          "tiles",
-         t.op->said(), describe(f, updated(t)), target.name);
+         t.op->said(), describe(f, updated(t)), said(target));
 }
 
 void eval_atomic(const Tile& t, const Function&, const EvalContext& ctx) {

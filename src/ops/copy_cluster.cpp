@@ -17,6 +17,7 @@
 #include "ops/mapping.h"
 #include "ops/regions.h"
 #include "ops/tma_boxes.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -117,7 +118,7 @@ Stmt lower_copy_cluster(const Tile& t, LowerContext& ctx) {
   std::string name = pushes(t) ? "cp_async_bulk_cluster" : fmt::format("cluster_store_{}", size);
   const Intrinsic& row = *find_instr(name);
   if (!ctx.target.has_threads() || ctx.target.lacks(row))
-    fail(t.span, "copy_cluster: {} has no clusters of blocks ({} have)", ctx.target.name, chips_with(row));
+    fail(t.span, "copy_cluster: {} has no clusters of blocks ({} have)", said(ctx.target), chips_with(row));
   int64_t unit = size * 8 / info.dtype.bits;
   auto& attr = *t.attrs.find("dst_block");
   Expr rank = std::holds_alternative<int64_t>(attr) ? imm(std::get<int64_t>(attr), i32)

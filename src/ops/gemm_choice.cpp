@@ -12,6 +12,7 @@
 #include "ops/gemm_mma_plan.h"
 #include "ops/gemm_wgmma_plan.h"
 #include "ops/mapping.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -50,7 +51,7 @@ GemmChoice choose_own(const Gemm& g, const LayoutContext& ctx) {
     }
     c.why_not += (c.why_not.empty() ? "" : "; ") + std::string(s->name) + ": " + reason;
   }
-  fail(g.tile.span, "gemm: {} cannot run this: {}", ctx.target.name, c.why_not);
+  fail(g.tile.span, "gemm: {} cannot run this: {}", said(ctx.target), c.why_not);
 }
 
 // ── products of one accumulator ───────────────────────────────────────────────────────────────────────
@@ -217,7 +218,7 @@ const GemmStrategy* strategy_of(const Gemm& g, std::string_view instruction, con
       has += fmt::format("{}, ", row.intrinsic.name);
   list(target.matrix);
   list(target.dots);
-  fail(g.tile.span, "gemm: {} has no instruction `{}`; it has {}fma", target.name, instruction, has);
+  fail(g.tile.span, "gemm: {} has no instruction `{}`; it has {}fma", said(target), instruction, has);
 }
 
 GemmChoice choose_strategy(const Gemm& g, const LayoutContext& ctx) {

@@ -13,6 +13,7 @@
 #include "layout/swizzle.h"
 #include "ops/mapping.h"
 #include "target/check.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -237,7 +238,7 @@ std::string why_not_ldmatrix(const MatrixInstr& row, const WarpShare& s, const R
   if (rows_are_k(s) && bits != 16)
     return fmt::format("k is not along its rows, and elements of {} bits cannot be transposed on the way",
                        bits);
-  if (has_aligned_rows(s.memory, facts)) return fmt::format("{} has no such instruction", ctx.target.name);
+  if (has_aligned_rows(s.memory, facts)) return fmt::format("{} has no such instruction", said(ctx.target));
   return why_not_aligned(s.memory, r, ctx);
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/gemm_fragments.h"
 #include "target/check.h"
+#include "target/said.h"
 
 namespace tl {
 
@@ -291,7 +292,7 @@ std::string why_no_mma(const Gemm& g, const Target& target, int64_t threads) {
               types =
                   fmt::format("{} × {} -> {}", to_string(g.a_type), to_string(g.b_type), to_string(g.c_type));
   if (!row && !named.empty()) return fmt::format("{} does not multiply {}", named, types);
-  if (!row) return fmt::format("{} has no instruction for {}", target.name, types);
+  if (!row) return fmt::format("{} has no instruction for {}", said(target), types);
   if (threads < target.warp) return fmt::format("{} threads are less than a warp", threads);
   if (!fits)
     return fmt::format("{}×{}×{} is not made of {}×{}×{} tiles", g.m, g.n, g.k, row->m, row->n, row->k);

@@ -26,6 +26,7 @@
 #include "ops/multicast.h"
 #include "ops/tma_boxes.h"
 #include "target/effects.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -140,7 +141,7 @@ const Intrinsic& instruction_of(const Tile& t, const Function& f, const Target& 
   if (!target.has_threads() || target.lacks(*row))
     fail(t.span,
          "tma_copy: {} has no tensor memory accelerator ({} have one); T.copy moves tiles on every target",
-         target.name, chips_with(*row));
+         said(target), chips_with(*row));
   return *row;
 }
 

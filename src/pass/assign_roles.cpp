@@ -39,6 +39,7 @@
 #include "pass/slots.h"
 #include "pass/tile_lists.h"
 #include "pass/turns.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -364,7 +365,7 @@ void refuse_timeline(const Function& f, const Target& target) {
     if (n.pass == "assign_roles")  // of kernels without roles it says nothing else
       why.push_back(fmt::format("{} (line {}): {}", n.subject, n.span.line, n.text));
   if (target.warpgroup.empty())
-    why = {fmt::format("{} has no products of warpgroups, which roles are for", target.name)};
+    why = {fmt::format("{} has no products of warpgroups, which roles are for", said(target))};
   else if (why.empty())
     why = {"none is a T.Pipelined loop of several stages and turns"};
   fail(f.span, "{} has no timeline to measure, because its loops are not divided among roles: {}", f.name,

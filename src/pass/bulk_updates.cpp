@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "ops/tma_boxes.h"
 #include "target/effects.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -40,7 +41,7 @@ struct BulkUpdates {
     const BufferInfo tensor = f[to.buffer], from = f[value.buffer];
     std::string op(t.op->name.substr(7, 3));  // of atomic_add_tile
     const Intrinsic* row = find_instr(fmt::format("cp_reduce_async_bulk_tensor_1d_{}", op));
-    if (target.lacks(*row)) fail(t.span, "{} has no tensor memory accelerator", target.name);
+    if (target.lacks(*row)) fail(t.span, "{} has no tensor memory accelerator", said(target));
     if (t.attrs.find("memory_order")) fail(t.span, "it has no memory order");
     check_tensor(t, to);
     std::vector<Stmt> stmts;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ops/op.h"
+#include "target/said.h"
 
 namespace tl {
 
@@ -21,7 +22,7 @@ void check_reach(const Function& f, const Kernel& k, const Target& target) {
         fail(c.span,
              "{}: {} is private to one thread or distributed over the registers of several, so other threads "
              "cannot access it; on {} atomics are for tensors and shared tiles",
-             c.intrinsic->name, f[at->buffer].name, target.name);
+             c.intrinsic->name, f[at->buffer].name, said(target));
       });
 }
 

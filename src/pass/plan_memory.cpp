@@ -21,6 +21,7 @@
 #include "pass/varying.h"
 #include "pass/walk.h"
 #include "target/effects.h"
+#include "target/said.h"
 
 namespace tl {
 namespace {
@@ -97,7 +98,7 @@ struct Lifetimes {
       fail(info.span,
            "the local arrays of a thread take {:.1f} KB with {}, but {} gives a thread {} KB: use a smaller "
            "array, or one that the block shares (T.alloc_shared)",
-           double(own) / 1024, info.name, target.name, target.local_bytes / 1024);
+           double(own) / 1024, info.name, said(target), target.local_bytes / 1024);
     return false;
   }
 
@@ -264,7 +265,7 @@ Shortage shortage_of(const Function& f, const Kernel& k, const std::vector<Lifet
   Shortage out{.kernel = size_t(&k - f.kernels.data()),
                .needed = needed,
                .given = target.shared_bytes,
-               .chip = target.name};
+               .chip = said(target)};
   auto end_of = [&](const Lifetime& l) { return f[l.buffer].address + l.bytes; };
   auto add = [&](const Lifetime& l) {
     const BufferInfo& info = f[l.buffer];

@@ -17,7 +17,7 @@ struct PlacedTile {
 struct Shortage {
   size_t kernel = 0;              // its place in the Function
   int64_t needed = 0, given = 0;  // bytes
-  std::string_view chip;          // that gives them
+  std::string chip;               // that gives them
   std::vector<PlacedTile> tiles = {};
   size_t others = 0;          // that take the same memory at other times
   bool padding = false;       // the tiles would fit if the compiler padded none

@@ -220,7 +220,7 @@ def test_what_a_cpu_does_not_do_is_said_of_a_cpu():
 
     with pytest.raises(tilelang.CompileError) as caught:
         tilelang.compile(main, target="cpu")
-    assert "but a CPU runs one thread per block" in caught.value.text
+    assert "but the CPU runs one thread per block" in caught.value.text
 
 
 # ── inputs that tools make ────────────────────────────────────────────────────────────────────────────

@@ -183,3 +183,20 @@ def test_fragments_of_the_chips_rows(bits, dtype):
         for j in range(16):
             place = (4 * (i % 8) + j % 8 // 2, 4 * (j // 8) + i // 8 * 2 + j % 2)
             assert c.layout.map([i, j, 0]) == place and c.layout.inverse().map(place)[:2] == (i, j)
+
+
+@pytest.mark.parametrize("body", [
+    "S = T.alloc_shared((4096, 8192), 'float32')\nT.clear(S)\nT.copy(S[0:64, 0:8], A)",
+    "S = T.alloc_shared((64, 8), 'float32')\nT.clear(S)\nT.tma_copy(S, A)",
+    "F = T.alloc_fragment((64, 64), 'float32')\nS = T.alloc_shared((64, 64), 'float16')\nT.wgmma_gemm(S, S, F)",
+    "A[0, 0] = T.shfl_sync(A[0, 1], 1)",
+    "T.wait_wgmma(0)",
+])  # fmt: skip
+def test_the_cpu_is_said_as_such(tmp_path, body):
+    """Not by the level of x86 that was found."""
+    from helpers import kernel
+
+    with pytest.raises(tilelang.CompileError) as error:
+        tilelang.compile(kernel(tmp_path, body, launch="T.Kernel(1)"), target="cpu")
+    said = error.value.text
+    assert "the CPU" in said and not any(chip in said for chip in ("lake", "haswell", "avx512", "x86"))

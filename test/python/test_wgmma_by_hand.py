@@ -299,7 +299,7 @@ def test_what_wgmma_cannot_do(threads, why):
 
 
 @pytest.mark.parametrize(
-    "target, chip", [("sim:sm_80", "sm_80"), ("cuda -arch=sm_100", "sm_100"), ("cpu", "a CPU")]
+    "target, chip", [("sim:sm_80", "sm_80"), ("cuda -arch=sm_100", "sm_100"), ("cpu", "the CPU")]
 )
 def test_chips_without_wgmma(target, chip):
     @T.prim_func

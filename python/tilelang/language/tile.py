@@ -403,7 +403,7 @@ def Pipelined(
     if isinstance(known, DEVICE):
         raise fail(
             "T.Pipelined: num_stages is a value of the kernel, but it says how many slots each tile gets, "
-            "which is decided while the kernel is built: make it a parameter of the function around the kernel"
+            "which is decided while the kernel is built: make it a parameter of the function around"
         )
     if not hasattr(known, "__index__") or operator.index(known) < 0:
         raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
