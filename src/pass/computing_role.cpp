@@ -176,7 +176,7 @@ struct Turn {
     }
     wait_for(all_stay ? before : begun.size());
     all.stamp(loop, RoleStamps::Edge::end, out);
-    if (all.is_counted(&loop)) out.push_back(all.count(&loop, span()));
+    if (all.is_counted(&loop)) out.push_back(all.count(&loop, imm(1), span()));
   }
 };
 
@@ -201,7 +201,7 @@ struct Computer : ScopedRewriter {
         Expr turn = all.turn(load, load->copy, context);
         out.push_back(all.wait_full(*load, turn));
         if (all.slots(*load) > 1) all.slots_beside.emplace(load->tile, all.slot(*load, turn));
-        if (all.is_counted(load)) out.push_back(all.count(load, s->span));
+        if (all.is_counted(load)) out.push_back(all.count(load, imm(1), s->span));
       } else {
         out.push_back((*this)(s));
       }

@@ -16,7 +16,8 @@ struct Loader {
     std::vector<Stmt> out;
     for (auto& s : loop.body)
       if (s.as<Let>()) out.push_back(s);
-    Expr turn = all.named_turn(loop, at, out);
+    auto& n = *loop.loop.as<For>();
+    Expr turn = turns == Turns::first ? cast(i64, n.var - n.min) : all.named_turn(loop, at, out);
     all.stamp(loop, RoleStamps::Edge::begin, out);
     for (auto& ring : loop.rings) {
       const RingWords& words = all.words.at(&ring);
@@ -34,7 +35,7 @@ struct Loader {
       out.push_back(all.arrive(words.full, slot, false, loop.loop->span));
     }
     all.stamp(loop, RoleStamps::Edge::end, out);
-    if (all.is_counted(&loop)) out.push_back(all.count(&loop, loop.loop->span));
+    if (all.is_counted(&loop) && turns != Turns::first) out.push_back(all.count(&loop, imm(1), n.span));
     return out;
   }
   // Of a tile beside the loops.
@@ -49,7 +50,7 @@ struct Loader {
     Stmt made = tma_copy_of(all.f, all.k, all.target, {region_of(t, 0), to, word}, t.span, why_not);
     internal_check(why_not.empty(), "a load that was possible before");
     std::vector<Stmt> out{all.wait_empty(load, turn), made, all.arrive(words.full, slot.min, false, t.span)};
-    if (all.is_counted(&load)) out.push_back(all.count(&load, t.span));
+    if (all.is_counted(&load)) out.push_back(all.count(&load, imm(1), t.span));
     return out;
   }
   // What of the statement says when loads happen, and the loads.
@@ -101,6 +102,7 @@ struct Loader {
       Expr begun = var("begun", first->dtype);
       out.push_back(let(begun, first, n.span));
       first = begun;
+      if (all.is_counted(&loop)) out.push_back(all.count(&loop, begun, n.span));
     }
     Expr later = var(n.var.as<Var>()->hint, n.var->dtype);
     Stmt behind = substitute(body, {{n.var.get(), later + first}});

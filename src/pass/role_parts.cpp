@@ -79,9 +79,9 @@ Expr DividedKernel::turn(const void* of, const Stmt& s, const WalkContext& at) {
   return cast(i64, load(i32, it->second, {}, s->span));
 }
 
-Stmt DividedKernel::count(const void* of, Span span) const {
+Stmt DividedKernel::count(const void* of, const Expr& turns, Span span) const {
   BufferId id = counters.at(of);
-  return store(id, {}, binary(BinaryOp::add, load(i32, id, {}, span), imm(1, i32)), span);
+  return store(id, {}, binary(BinaryOp::add, load(i32, id, {}, span), cast(i32, turns)), span);
 }
 
 Expr DividedKernel::named_turn(const RoleLoop& loop, const WalkContext& at, std::vector<Stmt>& out) {

@@ -53,7 +53,7 @@ struct DividedKernel {
   // The number of the turn that `at` stands in, all loops around counted.
   Expr turn(const void* of, const Stmt& s, const WalkContext& at);
   bool is_counted(const void* of) const { return counters.contains(of); }
-  Stmt count(const void* of, Span span) const;
+  Stmt count(const void* of, const Expr& turns, Span span) const;
   // The turn by a name, so that regions do not read memory.
   Expr named_turn(const RoleLoop& loop, const WalkContext& at, std::vector<Stmt>& out);
 };
