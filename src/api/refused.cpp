@@ -49,9 +49,13 @@ void blame_refusal(const BuildError& refusal, const Function& f, bool edited) {
   UsersText users = find_users_text(f, refusal.log);
   if (users.what.empty() && edited)
     users = {f.span, "the text returned by a function registered with tilelang.engine.register_…_postproc"};
+  bool lacks_header = refusal.log.find("open source file") != refusal.log.npos;
   if (!users.what.empty())
-    fail(users.span, "{} rejects the program, which contains text of yours: {}. It says:\n{}",
-         refusal.compiler, users.what, refusal.log);
+    fail(users.span, "{} rejects the program, which contains text of yours: {}. It says:\n{}{}",
+         refusal.compiler, users.what, refusal.log,
+         lacks_header ? "\nCUDA's headers are taken from beside NVRTC: install a toolkit, or `pip install "
+                        "nvidia-cuda-runtime`; or name their folder by compile_flags=[\"-I…\"]"
+                      : "");
   internal_error(refusal.what());
 }
 

@@ -53,3 +53,11 @@ def test_a_text_of_half_is_given_its_header(tmp_path):
     kernel_ = tilelang.compile(decoder(text), target=CHIPS[0], compile_flags=[f"-I{tmp_path}"])
     assert "#include <cuda_fp16.h>" in kernel_.get_kernel_source()
     assert "decode(&packed[0], (half*)&found[0], 8)" in kernel_.get_kernel_source()
+
+
+def test_a_header_that_is_not_there():
+    with pytest.raises(tilelang.CompileError, match="rejects the program") as caught:
+        tilelang.compile(decoder("#include <no_such.h>\n" + WORDS), target=CHIPS[0])
+    assert '`pip install nvidia-cuda-runtime`; or name their folder by compile_flags=["-I…"]' in str(
+        caught.value
+    )
