@@ -353,6 +353,7 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
   c::Printer printer{.f = f, .target = target, .dialect = dialect};
   c::ForeignText foreign = c::foreign_text(f, !dialect.brings_functions);
   printer.outside = foreign.names;
+  for (auto& section : foreign.sections) printer.need(section);
   printer.foreign_half = foreign.half, printer.foreign_bfloat = foreign.bfloat;
   bool ours = false;
   for (auto& k : f.kernels) {

@@ -59,6 +59,10 @@ std::string head_of(ForeignText& out, bool headers) {
     if (out.text.find(header.name) == out.text.npos) head += fmt::format("#include <{}>\n", header.name);
   }
   auto brings = [&](const std::string& words_of_it) { return out.text.find(words_of_it) != out.text.npos; };
+  for (std::string name : {"half_t", "bf16_t"}) {
+    bool own = brings("struct " + name) || brings(" " + name + ";") || brings("using " + name + " ");
+    if (words.contains(name) && !own && !out.names.contains(name)) out.sections.insert(name);
+  }
   for (auto& [name, type] : integers) {
     bool own = brings(fmt::format(" {};", name)) || brings(fmt::format("using {} ", name));
     if (!own && words.contains(std::string(name)) && !out.names.contains(std::string(name)))

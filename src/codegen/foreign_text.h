@@ -8,8 +8,9 @@
 namespace tl::c {
 
 struct ForeignText {
-  std::string text = {};             // each source once; empty if there is none
-  std::set<std::string> names = {};  // in it, that local ones must not be
+  std::string text = {};                // each source once; empty if there is none
+  std::set<std::string> names = {};     // in it, that local ones must not be
+  std::set<std::string> sections = {};  // of the prelude: our types that it names and does not define
   // The type by which it calls elements of 16 bits, those of a CUDA header; empty: it takes ours.
   std::string half = {}, bfloat = {};
 };

@@ -61,3 +61,25 @@ def test_a_header_that_is_not_there():
     assert '`pip install nvidia-cuda-runtime`; or name their folder by compile_flags=["-I…"]' in str(
         caught.value
     )
+
+
+TWICE = """
+extern "C" __global__ void twice(half_t* A) {
+  uint i = blockIdx.x * 32 + threadIdx.x;
+  A[i] = half_t(float(A[i]) * 2.f);
+}
+"""
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_kernel_of_text_finds_half_t(own):
+    """Ours, or the one that it defines."""
+    defined = "struct half_t { short bits; half_t() = default; __device__ half_t(float x) : bits(x) {}\n"
+    defined += "  __device__ operator float() { return bits; } };"
+    text = defined + TWICE if own else TWICE
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float16")):
+        T.CUDASourceCodeKernel(2, threads=32, source_code_or_path=text, entry_name="twice")
+
+    assert source(main, CHIPS[0]).count("struct half_t") == 1
