@@ -269,8 +269,9 @@ def const(name: str, dtype: Any = "int32") -> Any:
 
     Each gets its value from the tensor whose annotation it stands in, `A: T.Tensor((M, N), dtype)`, alone as
     an extent or a stride, or from a keyword of the call, f(a, b, M=64); it is as good as a Python integer,
-    also above that annotation.  A call with other values compiles another kernel.  dtype is accepted; these
-    are exact integers.  Only in eager functions."""
+    also above that annotation.  It counts elements: where two lie in a byte, twice the bytes that are passed.
+    A call with other values compiles another kernel.  dtype is accepted; these are exact integers.  Only in
+    eager functions."""
     trace = current()
     names = name.replace(",", " ").split() if isinstance(name, str) else []
     if trace is None or trace.eager is None:
