@@ -10,6 +10,22 @@
 
 namespace tl::sim {
 
+// Of a read before anything was written; a load that fills the place may come later.
+std::string RaceDetector::cure_of_unwritten(const Place& p) const {
+  using AsyncKind = AsyncInstr::AsyncKind;
+  for (auto& call : code.calls) {
+    if (!call.is_async || call.args.empty()) continue;
+    auto& row = *static_cast<const AsyncInstr*>(call.row);
+    bool loads = row.does == AsyncKind::bulk_load || row.does == AsyncKind::tensor_load ||
+                 row.does == AsyncKind::tensor_multicast || row.does == AsyncKind::bulk_push;
+    if (!loads || call.args[0].place != p.number) continue;
+    return fmt::format("a load{} fills it: wait first for the phase of {} that it signals (T.barrier_wait)",
+                       call.span ? fmt::format(" on line {}", call.span.line) : "",
+                       code.places[size_t(call.args.back().place)].name);
+  }
+  return "fill it first (T.clear, T.fill, T.copy)";
+}
+
 constexpr std::string_view cure_of_two_loads =
     "several blocks load to the same place of one: let one of them issue the load for all of the mask, the "
     "same in all (issuer=), or load after the others have read";
@@ -43,11 +59,26 @@ std::string RaceDetector::cure_of_load(const Warp& w, const Stamp& load, const S
   return "wait for the phase of its mbarrier first";
 }
 
+// A load writes to what that thread has read before it ever waited for the load's barrier.
+std::string RaceDetector::cure_of_early_read(const Warp& w, int64_t reader, const Stamp& load) const {
+  const Clocks& clocks = w.block->watch->clocks;
+  if (clocks.owner(load.thread) >= 0 || clocks.warp_of_products(load.thread) >= 0) return "";
+  for (auto& [at, m] : w.block->engine->barriers)
+    if (clocks.slot_of_barrier(m.number) == load.thread &&
+        !m.seen_by.contains(reader / w.lane_count() * w.lane_count()))
+      return fmt::format(
+          "the reader comes before the load: let it wait first for phase {} of {}, which the load "
+          "signals (T.barrier_wait, parity {})",
+          m.phase, name_of_barrier(code, at), m.phase % 2);
+  return "";
+}
+
 // Of a write to a tile that a product of a warpgroup reads.
-std::string RaceDetector::cure_of_product(const Warp& w, const Stamp& product) const {
+std::string RaceDetector::cure_of_product(const Warp& w, const Stamp& product, const Stamp& me) const {
   const Clocks& clocks = w.block->watch->clocks;
   constexpr int64_t group_warps = 4;
   int64_t warp = clocks.warp_of_products(product.thread), here = w.first / w.lane_count();
+  if (std::string why = cure_of_early_read(w, warp * w.lane_count(), me); !why.empty()) return why;
   bool same_group = warp / group_warps == here / group_warps;
   if (std::string why = same_group ? "" : why_unordered(w, warp * w.lane_count()); !why.empty()) return why;
   if (!same_group)
@@ -166,6 +197,10 @@ std::string RaceDetector::cure_by_barrier(const Warp& w, const Stamp& other, con
       same_warp ? "T.sync_threads(), or T.sync_warp() if only one warp takes part" : "T.sync_threads()";
   auto all_here = around(*code.kernel, code.sites[size_t(me.site)].stmt.get());
   auto all_there = around(*code.kernel, code.sites[size_t(other.site)].stmt.get());
+  if (std::string why =
+          w.block->engine && Touch(other.how) == Touch::read ? cure_of_early_read(w, other.thread, me) : "";
+      !why.empty())
+    return why;
   if (!same_warp && w.block->engine && are_of_teams(all_here, all_there, code.barriers > 0))
     return cure_of_teams(w, other, me);
   auto innermost = [](auto& all) {
@@ -196,7 +231,11 @@ std::string RaceDetector::cure_of_blocks(const Warp& w, const Place& p, const St
     return "let both blocks of the cluster meet in between (T.cluster_sync()), or let the other one arrive "
            "at "
            "a barrier of this one that it waits for (T.mbarrier_arrive(b, cta_id=rank))";
-  constexpr std::string_view cure = "blocks run in any order: use an atomic access, or a kernel of its own";
+  constexpr std::string_view cure =
+      "blocks run in any order, and no barrier within a block orders them: let each block write elements of "
+      "its own, use an atomic access, let all blocks meet (T.sync_grid()), or do the second in a kernel of "
+      "its "
+      "own";
   if (int32_t asked = w.block->watch->asked_without_order; asked >= 0)
     return fmt::format(
         "{}; or, if the atomic access on line {} signals that the other block is done, give it an order, "
@@ -237,12 +276,13 @@ std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp
                                   const Stamp& me) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (other.block != clocks.number()) return cure_of_blocks(w, p, other, me);
-  if (clocks.warp_of_products(other.thread) >= 0) return cure_of_product(w, other);
+  if (clocks.warp_of_products(other.thread) >= 0) return cure_of_product(w, other, me);
   if (clocks.owner(other.thread) < 0) return cure_of_load(w, other, me);
   if (other.thread >= code.thread_count()) return cure_of_group(w, lane, other);
   if (code.sites[size_t(other.site)].stmt.get() == code.sites[size_t(me.site)].stmt.get())
     return cure_of_statement(p, me.site, Touch(me.how) == Touch::read || Touch(other.how) == Touch::read);
-  if (p.scope != Scope::shared) return "put a barrier between the two, or use an atomic access";
+  if (p.scope != Scope::shared)
+    return "put a barrier between the two (T.sync_threads()), or use an atomic access";
   return cure_by_barrier(w, other, me);
 }
 

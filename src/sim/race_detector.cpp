@@ -31,8 +31,19 @@ void StampPool::release(uint32_t& list) {
 void Findings::add(Finding f, std::array<int64_t, 4> where) {
   astray |= f.kind == Finding::Kind::outside;
   if (again(where)) return;
-  known.emplace(where, list.size());  // `most`: not listed
-  if (list.size() < most) list.push_back(std::move(f));
+  size_t at = list.size();  // `most`: not listed
+  if (at < most && f.between_blocks) at = place_between_blocks(f);
+  for (auto& [key, index] : known) index += index >= at && index != most;
+  known.emplace(where, at);
+  if (at < most) list.insert(list.begin() + int64_t(at), std::move(f));
+}
+
+// In front of races in that tensor within a block: what would order those does not order blocks.
+size_t Findings::place_between_blocks(const Finding& f) const {
+  auto it = std::ranges::find_if(list, [&](auto& other) {
+    return other.kind == Finding::Kind::race && !other.between_blocks && other.buffer == f.buffer;
+  });
+  return size_t(it - list.begin());
 }
 
 bool Findings::again(const std::array<int64_t, 4>& where) {
@@ -213,7 +224,7 @@ void RaceDetector::check_written(Warp& w, const Place& p, int lane, const Shadow
   if (holes)
     holes->push_back({lane_bit(lane), unit - at, is_shared ? code.shared_unit : cells.unit, origin});
   else
-    undefined(w, lane, origin, me.site, "");
+    undefined(w, lane, origin, me.site, "is used");
 }
 
 void RaceDetector::forgive(Extent memory) {
@@ -277,7 +288,7 @@ void RaceDetector::registers(Warp& w, const Place& p, int64_t offset, int64_t by
       w.filled[size_t(i)] |= lanes;
   else
     for (auto& hole : unwritten_registers(w, p, offset, bytes, lanes, site))
-      undefined(w, first_lane(hole.lanes), hole.origin, site, "");
+      undefined(w, first_lane(hole.lanes), hole.origin, site, "is used");
 }
 
 Holes RaceDetector::unwritten_registers(Warp& w, const Place& p, int64_t offset, int64_t bytes,
@@ -340,8 +351,8 @@ void RaceDetector::undefined(Warp& w, int lane, const Origin& origin, int32_t si
                       code.places[size_t(origin.stale)].name);
   int reader = origin.thread < 0 ? lane : int(origin.thread - w.first);
   Finding f{.kind = Finding::Kind::unwritten,
-            .text = fmt::format("{}[{}] is read by {}, but {}{}; fill it first (T.clear, T.fill, T.copy)",
-                                p.name, origin.index, describe_thread(w, reader), why, made)};
+            .text = fmt::format("{}[{}] is read by {}, but {}{}; {}", p.name, origin.index,
+                                describe_thread(w, reader), why, made, cure_of_unwritten(p))};
   f.buffer = p.name;
   f.index = origin.index;
   report(w, reader, std::move(f), origin.site, other_site, p.number);
@@ -397,7 +408,7 @@ void RaceDetector::report(Warp& w, int lane, Finding f, int32_t site, int32_t ot
   }
   f.block = w.block->where;
   if (f.thread < 0) f.thread = w.first + lane;
-  auto where = key(f.kind, site, other_site, place);
+  auto where = key(f.kind, site, other_site, place, f.between_blocks);
   findings.add(std::move(f), where);
 }
 
@@ -415,8 +426,9 @@ void RaceDetector::race(Warp& w, const Place& p, int lane, const Stamp& me, cons
   const Clocks& clocks = w.block->watch->clocks;
   // What it read there was not written yet for want of that order.
   if (touch != Touch::read) findings.withdraw(key(Finding::Kind::unwritten, other.site, -1, p.number));
-  if (findings.again(key(Finding::Kind::race, me.site, other.site, p.number))) return;
-  bool same_block = other.block == clocks.number(), begun = me.thread >= code.thread_count();
+  bool same_block = other.block == clocks.number(), between = !same_block && p.scope == Scope::global;
+  if (findings.again(key(Finding::Kind::race, me.site, other.site, p.number, between))) return;
+  bool begun = me.thread >= code.thread_count();
   int64_t index = index_of(w, p, lane, at);
   const Span& there = code.sites[size_t(other.site)].span;
   std::string who = begun ? "what " + describe_thread(w, lane) + " begins here" : describe_thread(w, lane);
@@ -426,6 +438,7 @@ void RaceDetector::race(Warp& w, const Place& p, int lane, const Stamp& me, cons
                 who, verb(touch), name_of(w, other), same_block ? "" : " of " + grid.name(other.block), did,
                 there ? fmt::format(" on line {}", there.line) : "", cure_of(w, p, lane, other, me))};
   f.other_thread = clocks.owner(other.thread);
+  f.between_blocks = between;
   f.buffer = p.name;
   f.index = index;
   f.address = p.scope == Scope::shared ? uint64_t(at - owner_of(*w.block, at).shared)

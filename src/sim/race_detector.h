@@ -70,6 +70,7 @@ class Findings {
  private:
   std::map<std::array<int64_t, 4>, size_t> known = {};  // by kind, site, other site, place
   std::set<std::array<int64_t, 3>> withdrawn = {};      // by kind, site, place
+  size_t place_between_blocks(const Finding& f) const;
 };
 
 // The cells of all tensors that a function writes, whatever kernel does: units of global memory, in pages
@@ -163,14 +164,18 @@ class RaceDetector {
   // Advice: cures.cpp.  `me`: the access that comes now, of the warp or of what it begins.
   std::string cure_of(Warp& w, const Place& p, int lane, const Stamp& other, const Stamp& me) const;
   std::string cure_of_blocks(const Warp& w, const Place& p, const Stamp& other, const Stamp& me) const;
+  std::string cure_of_unwritten(const Place& p) const;
   std::string cure_of_statement(const Place& p, int32_t site, bool one_reads) const;
   std::string cure_by_barrier(const Warp& w, const Stamp& other, const Stamp& me) const;
   std::string cure_of_teams(const Warp& w, const Stamp& other, const Stamp& me) const;
   std::string cure_of_load(const Warp& w, const Stamp& load, const Stamp& me) const;
-  std::string cure_of_product(const Warp& w, const Stamp& product) const;
+  std::string cure_of_early_read(const Warp& w, int64_t reader, const Stamp& load) const;
+  std::string cure_of_product(const Warp& w, const Stamp& product, const Stamp& me) const;
   std::string cure_of_group(const Warp& w, int lane, const Stamp& copy) const;
-  std::array<int64_t, 4> key(Finding::Kind kind, int32_t site, int32_t other_site, int64_t place) const {
-    return {int64_t(kind) + 100 * code.number, site, other_site, place};
+  std::array<int64_t, 4> key(Finding::Kind kind, int32_t site, int32_t other_site, int64_t place,
+                             bool between_blocks = false) const {
+    constexpr int64_t kinds = 50;
+    return {int64_t(kind) + kinds * (2 * code.number + between_blocks), site, other_site, place};
   }
   std::string name_of(const Warp& w, const Stamp& s) const;  // "thread 5", "a copy that thread 5 has begun"
   void misfit(Warp& w, int lane, const Origin& origin, int32_t site, const char* how);

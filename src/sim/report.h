@@ -34,6 +34,7 @@ struct Finding {
   int64_t index = -1;    // of the element
   uint64_t address = 0;  // shared memory: within the block's; else of the host
   int64_t times = 1;     // found there so often
+  bool between_blocks = false;
 
   bool operator==(const Finding&) const = default;
 };
