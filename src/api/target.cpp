@@ -45,7 +45,7 @@ void require_existing(std::string_view text, const std::string& chip) {
   fail({},
        "target '{}': there is no chip '{}'; known are {}, and what a device of this machine or its device "
        "compiler names{}",
-       text, chip, listed(names), did_you_mean(chip, names));
+       text, chip, listed(names), did_you_mean_chip(chip, &language));
 }
 
 }  // namespace

@@ -1,6 +1,11 @@
 // Chips and kinds of targets that this version does not support, or not all of, with the reason.
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <tuple>
+
+#include "base/suggest.h"
 #include "target/known.h"
 
 namespace tl {
@@ -65,6 +70,33 @@ std::vector<std::string_view> known_chips(const Language* language) {
       (!language || nearest_target(undescribed[0])->language == language))
     names.insert(names.end(), std::begin(undescribed), std::end(undescribed));
   return names;
+}
+
+namespace {
+
+int64_t number_in(std::string_view name) {
+  int64_t number = 0;
+  for (char c : name)
+    if (c >= '0' && c <= '9' && number < 100000) number = number * 10 + (c - '0');
+  return number;
+}
+
+}  // namespace
+
+std::string did_you_mean_chip(std::string_view name, const Language* language) {
+  std::vector<std::string_view> names = known_chips(language);
+  auto near = nearest_name(name, names);
+  if (!near) return "";
+  auto differs = [&](std::string_view n) {
+    auto alike = std::ranges::mismatch(n, name).in1 - n.begin();
+    return std::tuple(edit_distance(name, n), -alike, std::abs(number_in(n) - number_in(name)));
+  };
+  std::string_view best = *std::ranges::min_element(names, {}, differs);
+  std::string text = fmt::format("; did you mean `{}`", best);
+  for (auto n : names)
+    if (n.size() == best.size() + 1 && n.starts_with(best) && n.back() >= 'a')
+      text += fmt::format(" or `{}`", n);
+  return text + "?";
 }
 
 std::string_view why_no_kind(std::string_view name) {

@@ -152,7 +152,7 @@ std::string reason(std::string_view why) { return why.empty() ? "" : fmt::format
 
 // What may have been meant by the name of a chip of which no more is known; language: null for any GPU's.
 std::string nearest_chip(std::string_view chip, const Language* language) {
-  return why_no_chip(chip).empty() ? did_you_mean(chip, known_chips(language)) : "";
+  return why_no_chip(chip).empty() ? did_you_mean_chip(chip, language) : "";
 }
 
 // The chip that "kind option=CHIP" names; empty where there is no option.

@@ -92,12 +92,15 @@ def test_a_later_chip_takes_the_program_of_the_newest_before_it(chip, described)
 
 
 @pytest.mark.parametrize("target, said", [
-    ("cuda -arch=sm_999", "names; did you mean `sm_89`?"),
-    ("cuda -arch=sm_91", "names; did you mean `sm_90`?"),
-    ("sim:sm_999", "names; did you mean `sm_89`?"),
+    ("cuda -arch=sm_999", "names; did you mean `sm_90` or `sm_90a`?"),
+    ("cuda -arch=sm_91", "names; did you mean `sm_90` or `sm_90a`?"),
+    ("sim:sm_999", "names; did you mean `sm_90` or `sm_90a`?"),
+    ("sim:sm_95", "names; did you mean `sm_90` or `sm_90a`?"),
+    ("sim:sm_85", "names; did you mean `sm_86`?"),
+    ("sim:sm_76", "names; did you mean `sm_75`?"),
     ("cuda -arch=sm_12", "sm_121; did you mean `sm_120`?"),
-    ("cuda -arch=sm90", "sm_121; did you mean `sm_90`?"),
-    ("sim:sm_9O", "gfx942; did you mean `sm_90`?"),
+    ("cuda -arch=sm90", "sm_121; did you mean `sm_90` or `sm_90a`?"),
+    ("sim:sm_9O", "gfx942; did you mean `sm_90` or `sm_90a`?"),
     ("cpu -mcpu=haswel", "cooperlake; did you mean `haswell`?"),
     ("llvm -mcpu=skylake", "cooperlake"),
     ("hip -mcpu=gfx942x", "runs on its own chip only"),
