@@ -76,7 +76,7 @@ def test_outputs_of_the_simulators_page():
     command = [sys.executable, str(ROOT / "tools" / "doc_outputs.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (ROOT / "docs" / "simulator.md").read_text().count("```text\n") == 18
+    assert (ROOT / "docs" / "simulator.md").read_text().count("```text\n") == 19
     readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/simulator.md"))
     for line in (
         "B[tx] = S[n - 1 - tx]",

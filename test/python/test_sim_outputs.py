@@ -105,3 +105,11 @@ def test_of_the_eager_dialect():
         TilelangWarning, match=r"Y: 8 of 40 elements were not written by any block, Y\[32\] first"
     ):
         assert np.isnan(twice(np.ones(40, "float32"))[32:]).all()
+
+
+def test_a_tensor_of_the_caller_keeps_what_nobody_writes():
+    """It is not poisoned, what it holds is data, and a gap in it is no finding."""
+    x, y, z = np.ones((5, 7), "float32"), np.full((5, 7), 3, "float32"), np.zeros((5, 7), "float32")
+    report = tilelang.compile(rows(5, 7, 2), target="sim:sm_80").simulate(x, y, z)
+    assert (y[:2] == 3).all() and (y[2:] == 1).all() and (z == 1).all()
+    assert not report and not report.unwritten_outputs
