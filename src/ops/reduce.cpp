@@ -4,6 +4,7 @@
 //
 // Every thread that holds a part of a row gets its result, so a row's sum is where the row is used.
 #include "ops/reduce.h"
+#include "ops/combiner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -392,6 +393,14 @@ LayoutDecisions infer_layout_reduce(const Tile& t, const LayoutContext& ctx, Str
 
 Stmt lower_reduce(const Tile& t, LowerContext& ctx) {
   Reduce r = read_reduce(t, ctx.function);
+  if (r.user)
+    if (std::string law = broken_law(*r.user); !law.empty())
+      ctx.note.warn(
+          std::string(t.op->name),
+          fmt::format("{}{}: elements are joined in any order, each thread from the identity on, but {}; "
+                      "give an associative and commutative function, and its identity",
+                      t.op->said(), t.span ? fmt::format(" on line {}", t.span.line) : "", law),
+          t.span);
   return ctx.target.has_threads() ? reduce_by_threads(r, ctx) : reduce_by_vectors(r, ctx);
 }
 

@@ -65,6 +65,7 @@ def reduce(
     `T.reduce(x, out, dim, combine=lambda a, b: …, identity=…)`: the user's own fold.  combine takes two
     values of out's dtype (float32 if out is a narrower float) and gives their combination; it must be
     associative and commutative, as elements are joined in any order.  identity: combine(x, identity) is x.
+    A function that is seen to break one of these, on a few small numbers, is a warning.
     combine is a plain function, a lambda or a @T.macro, called once while the kernel is built, and gives an
     expression of its arguments, of numbers and of scalars of the kernel: it has no statements of its own and
     reads no buffer.  T.if_then_else(condition, x, y) chooses.  Conditions of a plain function are joined by
