@@ -150,10 +150,12 @@ std::vector<Layout> common_layouts(const Inference& in, BufferId b, const std::v
     std::erase_if(left, [&](const Layout& l) {
       return std::ranges::none_of(r.any, [&](const Layout& x) { return equal(x, l); });
     });
-    if (left.empty())  // engines are chosen so that this cannot be
-      internal_error(fmt::format("{} can only work with {} laid out as {}, which {} cannot",
-                                 subject_and_line(r.stmt), in.f[b].name, layouts_text(r.any),
-                                 subject_and_line(all[0].stmt)));
+    if (left.empty())  // no program is known that comes here: engines are chosen by what the others need
+      fail(r.stmt->span,
+           "{} can only work with {} laid out as {}, which {} cannot; give one of the two a tile of its own, "
+           "and "
+           "T.copy what it needs",
+           subject_and_line(r.stmt), in.f[b].name, layouts_text(r.any), subject_and_line(all[0].stmt));
   }
   return left;
 }
@@ -186,8 +188,12 @@ std::set<BufferId> grant(Inference& in, const Wanted& wanted) {
       check_annotated(in, b, by_user, common, all[0]);
     } else if (settled.contains(in.f.storage(b))) {
       const Layout& other = in.known.shared.at(b);  // what another shape of it must lie as
-      internal_check(std::ranges::any_of(common, [&](auto& l) { return equal(l, other); }),
-                     "two views of one tile need different layouts");
+      if (std::ranges::none_of(common, [&](auto& l) { return equal(l, other); }))
+        fail(all[0].stmt->span,
+             "{} can only work with {} laid out as {}, but it is a view of a tile that other statements need "
+             "as "
+             "{}; give one of the two a tile of its own, and T.copy what it needs",
+             subject_and_line(all[0].stmt), in.f[b].name, layouts_text(common), to_string(other));
     } else {
       replace_layout(in, b, common[0]);
       note_layout(in, b, subject_of(all[0].stmt), all[0].stmt->span, "required", to_string(common[0]));

@@ -117,12 +117,14 @@ TEST_CASE("required layouts are intersected in order, the first one's best first
   CHECK(equal(layout_of(laid_out(text_of(plain, twice)), "S"), by_columns));
 }
 
-TEST_CASE("two requirements that no layout meets are our own fault") {
+TEST_CASE("two requirements that no layout meets are refused on the second one's line") {
   first_any = {by_rows, wide_rows};
   second_any = {by_columns};
-  CHECK_THROWS_WITH_AS(laid_out(text_of(plain, twice)),
-                       doctest::Contains("also_needs on line 7 can only work with S laid out as"),
-                       InternalError);
+  CHECK_THROWS_WITH_AS(
+      laid_out(text_of(plain, twice)),
+      doctest::Contains("test:7:5: error: also_needs on line 7 can only work with S laid out as (i, "
+                        "j) -> j*64 + i, which needs on line 6 cannot; give one of the two"),
+      CompileError);
 }
 
 TEST_CASE("an annotated layout stays where an operator can work with it, else it is refused on its line") {
