@@ -330,6 +330,7 @@ struct KernelText {
     p.threads = int64_t(entry.threads[0]) * entry.threads[1] * entry.threads[2];
     std::vector<std::string> params = parameters();
     p.depth = 1;
+    for (auto& comment : comments_of(k)) p.line("// " + comment);
     if (entry.shared_bytes > 0) p.line(p.dialect.shared_memory(entry.shared_bytes));
     coordinates();
     p.depth = 0;

@@ -16,5 +16,8 @@ Program signature_of(const Function& f, const Target& target);
 
 // The variables that stand for Program::integers, in the same order.
 std::vector<Expr> integer_vars(const Function& f);
+// What the program says of a kernel that changes nothing, T.annotate_consumer_reg_alloc(240): lines, as
+// comments.
+std::vector<std::string> comments_of(const Kernel& k);
 
 }  // namespace tl

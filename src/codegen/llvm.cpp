@@ -260,6 +260,7 @@ void Module::body(const Kernel& kernel, const EntrySpec& spec, const std::vector
   }
   if (kernel.thread) k.vars[kernel.thread.get()] = "0";
   k.stmt(kernel.body);
+  for (auto& comment : comments_of(kernel)) text += "; " + comment + "\n";
   text += fmt::format("define internal void @{}.body({}) #0 {{\nentry:\n{}{}  ret void\n}}\n\n", spec.name,
                       params, w.allocas, w.text);
 }

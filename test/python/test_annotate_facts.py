@@ -382,3 +382,36 @@ def test_own_barriers(tmp_path, monkeypatch):
     for given in ({}, configs):
         made = tilelang.compile(reversed_rows(False), target="cuda -arch=sm_80", pass_configs=given)
         assert not made.from_cache and made.get_kernel_source().count("__syncthreads()") == (not given)
+
+
+def test_what_changes_nothing_is_a_comment():
+    thing = object()
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            T.annotate_consumer_reg_alloc(232)
+            T.annotate_producer_reg_dealloc()
+            T.annotate_l2_hit_ratio({A: 0.5})
+            T.sblock_attr({"path": "a\\"})
+            with T.attr(thing, "pragma", "two\nlines"):
+                T.copy(A, B)
+
+    lines = [
+        "T.annotate_consumer_reg_alloc(232)",
+        "T.annotate_producer_reg_dealloc(24)",
+        "T.annotate_l2_hit_ratio({'A': 0.5})",
+        "T.sblock_attr({'path': 'a\\\\'})",
+        "T.attr(<object object>, 'pragma', 'two\\nlines')",
+    ]
+    text = main.function.text()
+    assert tilelang._core.parse(text).text() == text and "T.annotate_consumer_reg_alloc(232)" in text
+    for target, mark in (("cuda -arch=sm_80", "  // "), ("hip -mcpu=gfx942", "  // "), ("cpu", "; ")):
+        source = tilelang.compile(main, target=target).get_kernel_source()
+        assert "\n".join(mark + line for line in lines) in source
+
+
+def test_a_comment_ends_with_its_line():
+    text = 'func f(A: f32[8]):\n  kernel k grid(b: 1) {comments="x\\\\"}:\n    A[0] = 1\n'
+    source = tilelang.compile(tilelang._core.parse(text), target="cuda -arch=sm_80")
+    assert "  // x\\.\n" in source.get_kernel_source()

@@ -191,7 +191,8 @@ def test_fragments_of_the_chips_rows(bits, dtype):
 @pytest.mark.parametrize("body", [
     "S = T.alloc_shared((4096, 8192), 'float32')\nT.clear(S)\nT.copy(S[0:64, 0:8], A)",
     "S = T.alloc_shared((64, 8), 'float32')\nT.clear(S)\nT.tma_copy(S, A)",
-    "F = T.alloc_fragment((64, 64), 'float32')\nS = T.alloc_shared((64, 64), 'float16')\nT.wgmma_gemm(S, S, F)",
+    "F, S = T.alloc_fragment((64, 64), 'float32'), T.alloc_shared((64, 64), 'float16')\n"
+    "T.wgmma_gemm(S, S, F)",
     "A[0, 0] = T.shfl_sync(A[0, 1], 1)",
     "T.wait_wgmma(0)",
 ])  # fmt: skip

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .._core import Buffer, Expr
-from ..front.trace import Trace, active, fail, in_kernel, note
+from ..front.trace import Trace, active, current, fail, in_kernel, note
 from ..front.values import as_condition, as_value
 from ..jit.config import normalize_pass_configs
+
+
+def remark(name: str, *said: Any) -> None:
+    """`name(said)` changes nothing: it is a comment in the generated text, and a line of the log."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", f"{name}({', '.join(map(repr, said))})")
+    note("%s changes nothing here", text)
+    trace = current()
+    if trace is None or trace.kernel is None:
+        return
+    trace.kernel.comments.append(" ".join(text.split()))
+    trace.builder.annotate("comments", "\n".join(trace.kernel.comments))
 
 
 def assume(cond: Any = None) -> None:
@@ -40,7 +52,8 @@ def annotate_safe_value(safe_value_map: dict) -> None:
 
 
 def annotate_l2_hit_ratio(l2_hit_ratio_map: dict) -> None:
-    """{tensor: share of its accesses to keep in the L2 cache}; noted in the report, not applied."""
+    """{tensor: share of its accesses to keep in the L2 cache}; noted in the report and as a comment in the
+    generated text, not applied."""
     trace = in_kernel("T.annotate_l2_hit_ratio")
     for buffer, ratio in l2_hit_ratio_map.items():
         if not isinstance(buffer, Buffer) or buffer.scope != "global":
@@ -52,6 +65,7 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: dict) -> None:
             buffer.name,
             f"an L2 hit ratio of {float(ratio):g} is asked for; no access policy window is set",
         )
+    remark("T.annotate_l2_hit_ratio", {x.name: float(ratio) for x, ratio in l2_hit_ratio_map.items()})
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
@@ -93,7 +107,7 @@ class attr:
     those that follow.
 
     Keys that mean something here are read by what they are about ("reduce_scope": the reduction of
-    T.tvm_thread_allreduce); others are accepted and do nothing."""
+    T.tvm_thread_allreduce); others are kept as comments in the generated text."""
 
     __slots__ = ("node", "key", "value", "trace")
 
@@ -102,7 +116,7 @@ class attr:
         self.trace: Trace = in_kernel("T.attr")
         self.trace.attributes.append(self)
         if self.key != "reduce_scope":
-            note("T.attr %s has no meaning in this version; ignored", self.key)
+            remark("T.attr", node, attr_key, value)
 
     def __enter__(self) -> attr:
         return self

@@ -66,6 +66,7 @@ class Kernel:
         self.teams: list[int] = []  # the threads of the T.ws that are open
         self.bound: Any = None  # what `as` binds
         self.trace = active("T.Kernel")
+        self.comments: list[str] = []  # on the kernel, in what is generated of it
         self.sources, self.trace.sources = self.trace.sources, []
         if prelude is not None:
             self.sources.append(prelude)

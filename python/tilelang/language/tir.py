@@ -22,6 +22,7 @@ from ..front.trace import fail, in_kernel, note
 from ..front.values import Dynamic, Element, Late, as_condition, as_value, binary, constant, dynamic, unary
 from ..front.vectors import Splat, splat
 from ..jit import function as _function
+from .annotate import remark
 from .control import loop_break
 from .foreign import access_ptr
 from .lower_level import alloc_buffer
@@ -327,8 +328,8 @@ def meta_var(value: Any) -> Any:
 
 
 def sblock_attr(attrs: dict) -> None:
-    """Attributes of a block of statements: a hint, noted in the log."""
-    note("T.sblock_attr: %s changes nothing here", attrs)
+    """Attributes of a block of statements: a hint, kept as a comment in the generated text."""
+    remark("T.sblock_attr", attrs)
 
 
 def _accesses(name: str) -> Any:
@@ -342,14 +343,15 @@ reads, writes = _accesses("reads"), _accesses("writes")
 
 
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
-    """How many registers a thread that computes should get from those that copy: a hint; all have as many
-    here."""
-    note("T.annotate_consumer_reg_alloc(%s) changes nothing here", reg_count)
+    """How many registers a thread that computes should get from those that copy: a hint, kept as a comment
+    in the generated text."""
+    remark("T.annotate_consumer_reg_alloc", reg_count)
 
 
 def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
-    """How many registers a thread that copies should keep: a hint; all have as many here."""
-    note("T.annotate_producer_reg_dealloc(%s) changes nothing here", reg_count)
+    """How many registers a thread that copies should keep: a hint, kept as a comment in the generated
+    text."""
+    remark("T.annotate_producer_reg_dealloc", reg_count)
 
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────────────
