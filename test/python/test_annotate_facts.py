@@ -150,7 +150,7 @@ STEPS = 6
 
 
 def through_overlaps(seed):
-    """Loops that read or write one of two tensors, their elements in any order: the text, and what they do."""
+    """Loops that read or write one of two tensors, elements in any order: the text, and what they do."""
     rng = random.Random(seed)
     orders = ["i", "63 - i", "(i + 32) % 64", "i ^ 5", "(i * 5) % 64"]
     lines, steps = [], []
@@ -412,6 +412,6 @@ def test_what_changes_nothing_is_a_comment():
 
 
 def test_a_comment_ends_with_its_line():
-    text = 'func f(A: f32[8]):\n  kernel k grid(b: 1) {comments="x\\\\"}:\n    A[0] = 1\n'
+    text = 'func f(A: f32[8]):\n  kernel k grid(b: 1) {comments="x\\\\"}:\n    A[0] = 1.0\n'
     source = tilelang.compile(tilelang._core.parse(text), target="cuda -arch=sm_80")
     assert "  // x\\.\n" in source.get_kernel_source()
