@@ -2,6 +2,7 @@
 #include "api/kernel.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "convert.h"
 #include "long_call.h"
 #include "simulation.h"
@@ -110,5 +111,6 @@ NB_MODULE(_core, m) {
         tl::set_environment(name, std::move(value));
       },
       "name"_a, "value"_a.none());
+  m.def("steps_so_far", &tl::steps_so_far);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&begin_exit));
 }

@@ -405,3 +405,7 @@ def register_matrix(shape: Sequence[int], a_type: DType, b_type: DType, c_type: 
 def unregister_matrix(name: str) -> None: ...
 
 def parse(text: str, file: str = "<text>") -> Function: ...
+
+def steps_so_far() -> int:
+    """The work of this process: nodes that compilations have visited, and what else would notice an interrupt. Tests
+    count it in place of time."""

@@ -273,6 +273,9 @@ bool Simplifier::walk_claim(Claim& claim) {
   return changed;
 }
 
+// Of a long chain, each link would be compared to its end.
+constexpr int64_t small = 64;
+
 Expr Simplifier::walk(const Expr& e) {
   if (e->kind == Kind::IntImm || e->kind == Kind::FloatImm) return e;
   bool noted = remember || e->refs > 1;
@@ -287,7 +290,7 @@ Expr Simplifier::walk(const Expr& e) {
     Info info = known.of(r);
     if (is_point(info.range) && !info.impure && !info.fails) r = imm(info.range.min, t, e->span);
   }
-  if (!r.same(e) && r->kind == e->kind && equal(r, e)) r = e;
+  if (!r.same(e) && r->kind == e->kind && equal_within(small, r, e)) r = e;
   if (noted) known.note_result(e, r);
   return r;
 }

@@ -3,6 +3,7 @@
 namespace tl {
 
 constinit thread_local Attention attention;
+constinit std::atomic<uint64_t> steps_done{0};
 constinit std::atomic<int> threads_at_work{0};
 
 void look() {

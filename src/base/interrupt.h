@@ -36,13 +36,18 @@ struct Attention {
   Task* task = nullptr;
   bool is_of_call = false;  // the thread that made the call, and hears what is said to it
   uint32_t left = 0;        // polls until the next look
+  uint64_t steps = 0;       // polls so far: of a compilation, nodes that were visited
 };
 extern constinit thread_local Attention attention;
+extern constinit std::atomic<uint64_t> steps_done;  // by work that has ended, on all threads
+// What tests count in place of time: of all work that has ended, and of this thread's.
+inline uint64_t steps_so_far() { return steps_done.load(std::memory_order_relaxed) + attention.steps; }
 
 // Throws where the work is to end.
 void look();
 // The same at each 64th call, for what is called often.
 inline void poll() {
+  attention.steps++;
   if (attention.task && attention.left-- == 0) look();
 }
 
@@ -62,6 +67,7 @@ class Working {
   }
   Working(const Working&) = delete;
   ~Working() {
+    steps_done.fetch_add(attention.steps, std::memory_order_relaxed);
     attention = before;
     threads_at_work.fetch_sub(1, std::memory_order_release);
   }

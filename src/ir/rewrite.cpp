@@ -139,6 +139,7 @@ void visit_all(const Node* root, const std::function<void(const Node&)>& f) {
 // ── comparing ─────────────────────────────────────────────────────────────────────────────────────────
 struct Comparison {
   bool renaming = false;
+  int64_t nodes = INT64_MAX;  // at most; two that have more are taken for different
   std::map<const ExprNode*, const ExprNode*> forward = {}, backward = {};
 
   bool vars(const Var& a, const Var& b) {
@@ -155,7 +156,9 @@ struct Comparison {
   }
   template <class B>
   bool same(const Ref<B>& a, const Ref<B>& b) {
+    attention.steps++;
     if (a.same(b) && !renaming) return true;
+    if (--nodes < 0) return false;
     if (!a || !b) return !a && !b;
     if (a->kind != b->kind) return false;
     if constexpr (std::is_same_v<B, ExprNode>)
@@ -258,6 +261,9 @@ void visit_below(const Expr& e, const std::function<void(const Expr&)>& f) {
 }
 
 bool equal(const Expr& a, const Expr& b) { return Comparison{}.same(a, b); }
+bool equal_within(int64_t nodes, const Expr& a, const Expr& b) {
+  return Comparison{.nodes = nodes}.same(a, b);
+}
 bool equal(const Stmt& a, const Stmt& b) { return Comparison{}.same(a, b); }
 bool equivalent(const Expr& a, const Expr& b) { return Comparison{.renaming = true}.same(a, b); }
 bool equivalent(const Stmt& a, const Stmt& b) { return Comparison{.renaming = true}.same(a, b); }

@@ -126,6 +126,8 @@ bool contains(const Ref<N>& root, F... handlers) {
 
 // Equal trees; a Var equals itself only.  Spans do not count.
 bool equal(const Expr& a, const Expr& b);
+// False also where that takes a look at more nodes.
+bool equal_within(int64_t nodes, const Expr& a, const Expr& b);
 bool equal(const Stmt& a, const Stmt& b);
 // Equal up to a renaming of variables, one to one.
 bool equivalent(const Expr& a, const Expr& b);

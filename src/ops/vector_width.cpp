@@ -55,25 +55,30 @@ Along along_last_loop(const ParallelNest& nest, const LayoutContext& ctx, const 
   return may_be && divisible(linear->base) ? Along::contiguous : Along::scattered;
 }
 
-// Is it a read in the index of another access? That is one for all elements that are moved together.
-bool is_in_index(const ParallelNest& nest, const NestAccess& a) {
-  bool found = false;
+// The reads in indices of other accesses.
+std::vector<const Load*> index_reads_of(const ParallelNest& nest) {
+  std::set<const Load*> found;
   auto look = [&](const std::vector<Expr>& index) {
-    for (auto& i : index)
-      visit(i, [&](const Load& n) {
-        found |= n.buffer == a.buffer &&
-                 std::ranges::equal(n.index, a.index, [](const Expr& x, const Expr& y) { return x.same(y); });
-      });
+    for (auto& i : index) visit(i, [&](const Load& n) { found.insert(&n); });
   };
   visit(nest.body, [&](const Store& n) { look(n.index); }, [&](const Load& n) { look(n.index); });
-  return found && !a.is_store;
+  return {found.begin(), found.end()};
+}
+
+// Is it one of these? That is one for all elements that are moved together.
+bool is_in_index(const std::vector<const Load*>& index_reads, const NestAccess& a) {
+  return !a.is_store && std::ranges::any_of(index_reads, [&](auto* n) {
+    return n->buffer == a.buffer &&
+           std::ranges::equal(n->index, a.index, [](const Expr& x, const Expr& y) { return x.same(y); });
+  });
 }
 
 int64_t widest_lanes(const ParallelNest& nest, const LayoutContext& ctx,
                      const std::vector<NestAccess>& accesses) {
   int64_t lanes = ctx.target.vector_bytes;
+  std::vector<const Load*> index_reads = index_reads_of(nest);
   for (auto& a : accesses)
-    if (!is_in_index(nest, a))
+    if (!is_in_index(index_reads, a))
       lanes = std::min<int64_t>(lanes, ctx.target.lanes(ctx.function[a.buffer].dtype));
   visit(nest.body, [&](const Call& n) {  // wider ones would only spread a warp's updates over more lines
     if (n.intrinsic->atomic != Intrinsic::Atomic::none)
@@ -140,9 +145,10 @@ int64_t moved_together(const ParallelNest& nest, const LayoutContext& ctx) {
   Facts facts = nest_facts(nest, ctx.function, ctx.kernel);
   std::vector<NestAccess> accesses = accesses_of(nest);
   int64_t v = vector_width(nest, ctx);
+  std::vector<const Load*> index_reads = index_reads_of(nest);
   auto contiguous = [&](auto& a) {
     Along how = along_last_loop(nest, ctx, a, v, facts);
-    return how == Along::contiguous || (how == Along::uniform && is_in_index(nest, a));
+    return how == Along::contiguous || (how == Along::uniform && is_in_index(index_reads, a));
   };
   while (v > 1 && !std::ranges::all_of(accesses, contiguous)) v /= 2;
   return v;
