@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arith/simplifier.h"
+#include "base/interrupt.h"
 #include "ir/lookup.h"
 
 namespace tl {
@@ -296,6 +297,7 @@ Expr Simplifier::walk(const Expr& e) {
 }
 
 Expr Simplifier::run(const Expr& e) {
+  poll();
   Expr r = walk(e), before = e;
   for (int i = 0; i < 6 && !r.same(before); i++) {
     before = r;

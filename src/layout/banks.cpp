@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "layout/swizzle.h"
 
 namespace tl {
@@ -114,7 +115,10 @@ Layout fewest_bank_cycles(const std::vector<Layout>& family, const std::vector<W
   int64_t least = 0;
   for (auto& l : family) {
     int64_t count = 0;
-    for (auto& a : accesses) count += shared_cost(l, a, bits, banks).count;
+    for (auto& a : accesses) {
+      poll();
+      count += shared_cost(l, a, bits, banks).count;
+    }
     if (!best || (count < least && l.ranges[0] <= most)) std::tie(best, least) = std::tuple(&l, count);
   }
   return *best;

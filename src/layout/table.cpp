@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 
 namespace tl {
 namespace {
@@ -76,6 +77,7 @@ struct DigitTable {
     std::vector<int64_t> rows(size_t(l.size()) * outs), x(n, 0), base(outs);
     int64_t* at = rows.data();
     do {
+      poll();
       std::ranges::fill(base, 0);
       for (auto* t : leading) {
         int64_t v = x[size_t(t->digit.input)] / t->digit.divisor % t->digit.radix;
@@ -192,6 +194,7 @@ struct Program {
     std::vector<int64_t> rows, x(l.extents.size(), 0);
     rows.reserve(size_t(l.size()) * results.size());
     do {
+      poll();
       std::copy(x.begin(), x.end(), slots.begin());
       for (size_t i = 0; i < ops.size(); i++) slots[target[i]] = value(ops[i], x);
       for (size_t o : results) {

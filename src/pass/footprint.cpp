@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "arith/simplify.h"
+#include "base/interrupt.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
 
@@ -227,6 +228,7 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
   const LaneEnv own = of_team(fixed, team), own_sampled = tensor ? of_team(sampled, team) : LaneEnv();
   bool known = true;
   for (int64_t p = 0; p < points && known; p++) {
+    poll();
     LaneEnv env = own, chosen = own_sampled;
     int64_t rest = p;
     for (auto& [var, range] : around) {
