@@ -371,7 +371,12 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
   attrs.entries.erase("reducer");
   for (auto& extent : shape) {
     Expr e = to_index(extent, "an extent of " + name, here());
-    if (!as_int(e) && place == Scope::shared && is_of_arguments(e)) e = room_for(name, info.shape.size(), e);
+    if (!as_int(e) && place == Scope::shared && is_of_arguments(e)) {
+      int64_t slice = type.bits;  // of one index of this dimension; 0: not known
+      for (auto& other : shape)
+        if (&other != &extent) slice *= as_int(to_index(other, name, here())).value_or(0);
+      e = room_for(name, info.shape.size(), e, slice);
+    }
     auto n = as_int(e);
     if (!n && place != Scope::global)
       fail(here(), "{}: the shape of a {} buffer must be constant, but it has {}", name, scope,

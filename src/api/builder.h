@@ -235,7 +235,8 @@ class Builder {
                              std::string_view verb) const;
   Facts facts_here() const;
   bool is_of_arguments(const Expr& e) const;
-  Expr room_for(const std::string& name, size_t dimension, const Expr& extent);
+  Expr room_for(const std::string& name, size_t dimension, const Expr& extent, int64_t slice);
+  int64_t memory_left() const;
   bool does_nothing(const TileOp& op, std::vector<Operand> operands);
   bool emit_as_loops(const TileOp& op, std::vector<Operand> operands, const Attrs& attrs);
   bool is_below_zero(const Expr& index) const;

@@ -12,13 +12,27 @@
 
 namespace tl {
 
-// The most elements that a dimension of a shared tile may have; every call is checked for it.
-Expr Builder::room_for(const std::string& name, size_t dimension, const Expr& extent) {
+// Bits of the shared memory that every GPU gives a block without being asked, which no tile has taken yet.
+int64_t Builder::memory_left() const {
+  int64_t left = int64_t(48 << 10) * 8;
+  for (const BufferInfo& b : draft->function.buffers) {
+    if (b.scope != Scope::shared || b.alias_of) continue;
+    int64_t bits = b.dtype.bits;
+    for (auto& n : b.shape) bits *= as_int(n).value_or(1);
+    left -= bits;
+  }
+  return left;
+}
+
+// The most elements that a dimension of a shared tile may have; every call is checked for it.  Where nothing
+// bounds the extent it is what fits into the memory that is left, an element of it taking `slice` bits.
+Expr Builder::room_for(const std::string& name, size_t dimension, const Expr& extent, int64_t slice) {
   int64_t most = interval_of(extent, facts_here()).max;
   auto* widened = extent.as<Cast>();  // as the user wrote it
   std::string text = print(widened ? widened->a : extent, &draft->function);
   bool says_nothing = most == interval_of(extent, {}).max;  // its type alone
-  if (says_nothing || most < 1)
+  if (says_nothing) most = slice > 0 ? memory_left() / slice : 0;
+  if (most < 1)
     fail(here(),
          "{}: extent {} is {}, which is known only when the kernel is called, and nothing says how much it "
          "is at most: T.assume({} <= 1024) above it makes room for 1024",
@@ -27,6 +41,18 @@ Expr Builder::room_for(const std::string& name, size_t dimension, const Expr& ex
   std::string place = here().file ? fmt::format("{}:{}", *here().file, here().line) : "";
   std::string message = fmt::format("{} has room for {} elements along dimension {}, {} <= {}", name, most,
                                     dimension, text, most);
+  if (says_nothing) {
+    message += fmt::format(
+        " (nothing says how large it is: T.assume({} <= …) above the tile makes room for more)", text);
+    draft->function.facts.push_back(fits);  // of every call that gets beyond the check
+    draft->function.notes.push_back(
+        {.pass = "alloc_shared",
+         .subject = name,
+         .text = fmt::format("has room for {} elements along dimension {}, as nothing bounds {}: T.assume "
+                             "says how many are enough",
+                             most, dimension, text),
+         .span = here()});
+  }
   draft->function.checks.push_back({.cond = fits, .message = message, .place = place, .span = here()});
   return imm(most);
 }

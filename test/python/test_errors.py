@@ -81,7 +81,7 @@ WRONG = {
     "unknown dtype": ("T.alloc_shared((64, 8), 'flot32')", 1, 1, "did you mean float32?"),
     "later dtype": ("T.alloc_shared((64, 8), 'float6_e3m2fn')", 1, 1, "it needs sm_100"),
     "shape without dtype": ("T.alloc_shared(64, 8)", 1, 1, "nothing says which dtype shared has"),
-    "run-time tile": ("T.alloc_shared((n, 8), 'float32')", 1, 1, "nothing says how much it is at most"),
+    "run-time tile": ("T.alloc_shared((n, n), 'float32')", 1, 1, "nothing says how much it is at most"),
     "policy": (S + "T.gemm(S, S, S, policy='x')", 2, 1, "T.GemmWarpPolicy"),
     "stages": ("for k in T.Pipelined(4, num_stages=-1):\n    pass", 1, 10, "num_stages"),
     "rounding": ("A[0, 0] = T.cast(n, 'float32', round='rz')", 1, 11, "rounded to nearest only"),

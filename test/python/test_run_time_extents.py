@@ -177,7 +177,7 @@ def test_a_call_with_more_than_there_is_room_for(target):
 
 
 @pytest.mark.parametrize("body, words", [
-    ("s = T.alloc_shared((m,), 'float32')",
+    ("s = T.alloc_shared((m, m), 'float32')",
      "s: extent 0 is m, which is known only when the kernel is called, and nothing says how much it is "
      r"at most: T\.assume\(m <= 1024\) above it"),
     ("s = T.alloc_fragment((m,), 'float32')", "extent 0 of s is m, which is known only when the kernel is"),
@@ -301,3 +301,30 @@ def test_what_is_filled_from_a_tensor_without_elements(target):
     b = np.full((4, 8), np.nan, np.float32)
     assert f(np.zeros((0, 8), np.float32), b).shape == (0, 8)
     np.testing.assert_array_equal(b, 0)
+
+
+def test_tiles_whose_extent_nothing_bounds(target):
+    """They have what is left of the memory that every chip gives a block."""
+    m = T.dynamic("m")
+
+    @T.prim_func
+    def main(A: T.Tensor((m,), "float32"), B: T.Tensor((m,), "float32")):
+        with T.Kernel(1, threads=32):
+            t = T.alloc_shared((64,), "float32")
+            s = T.alloc_shared((m, 2), "float32")
+            T.clear(t)
+            for i in T.Parallel(m):
+                s[i, 1] = A[i]
+            for i in T.Parallel(m):
+                B[i] = s[m - 1 - i, 1]
+
+    kernel = tilelang.compile(main, target=target)
+    for n in (1, 7, 6112):  # 48 KB without 256 bytes, by 8
+        a, b = noise(n), np.full(n, np.nan, np.float32)
+        kernel(a, b)
+        np.testing.assert_array_equal(b, a[::-1])
+    words = (
+        r"s has room for 6112 elements along dimension 0, m <= 6112 \(nothing says how large it is: T.assume"
+    )
+    with pytest.raises(Exception, match=words):
+        kernel(noise(6113), np.zeros(6113, np.float32))

@@ -88,9 +88,10 @@ def alloc_shared(shape: Any, dtype: Any = None, scope: str = "shared.dyn") -> Bu
     """A tile that the threads of a block share.
 
     shape: extents; T.alloc_shared(m, n) is T.alloc_shared((m, n)).  An extent that only the call knows, of
-    parameters and T.dynamic names, needs T.assume(n <= most) above it: so much is allocated, and a call with
-    more is refused.  dtype: of an element; without one, the first tile operator decides (copy: that of the
-    other side; gemm: of the other operand).  scope: "shared" or "shared.dyn", which are the same here."""
+    parameters and T.dynamic names, has room for what T.assume(n <= most) above it says, without one for what
+    48 KB hold beside the tiles before it; a call with more is refused.  dtype: of an element; without one,
+    the first tile operator decides (copy: that of the other side; gemm: of the other operand).  scope:
+    "shared" or "shared.dyn", which are the same here."""
     return _alloc("shared", shape, dtype, scope, "shared.dyn")
 
 
