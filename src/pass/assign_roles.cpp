@@ -48,10 +48,11 @@ namespace {
 // needs a word even where there was no turn.
 bool has_spare(const RoleLoop& loop) { return loop.late.empty() && !as_int(loop.loop.as<For>()->extent); }
 
-// Are the first loads, for which all slots are free, begun by the thread that makes the barriers, while the
+// Are the first loads, for which slots are free, begun by the thread that makes the barriers, while the
 // block's others still come?  Measured: 1 to 3 % of a kernel of 6 us, nothing of a long one
 // (bench/results/2026-11-28-launch.md). A grid that only the call knows may be as small.
 bool may_load_ahead(const DividedKernel& all) {
+  if (all.target.early_turns == 0) return false;
   std::optional<int64_t> blocks = blocks_of_grid(all.k);
   if ((blocks && *blocks > all.target.multiprocessors.count) || wants_timeline(all.k)) return false;
   if (all.plan.loops.size() > 1 || !all.plan.loads.empty()) return false;
@@ -117,7 +118,7 @@ void report(DividedKernel& all) {
     std::string first =
         all.loads_ahead
             ? fmt::format("; the first {} turns' loads begin while the block's threads still come",
-                          loop.slots)
+                          all.early_turns(loop))
             : "";
     all.f.notes.push_back(
         {"assign_roles", "loop " + loop.loop.as<For>()->var.as<Var>()->hint,

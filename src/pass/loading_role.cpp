@@ -83,14 +83,14 @@ struct Loader {
     }
     return {};
   }
-  // Turns that find every slot free: all of a loop that is shorter, and none but in the first iteration of a
-  // loop around.
+  // Turns of which the loads begin early: none but in the first iteration of a loop around.
   Expr first_turns(const RoleLoop& loop) const {
     auto& n = *loop.loop.as<For>();
-    Expr slots = imm(loop.slots, n.extent->dtype);
-    if (auto turns = as_int(n.extent); !turns || *turns < loop.slots) slots = min(slots, n.extent);
-    if (turns == Turns::first || at.loops.front() == &n) return slots;
-    return select(eq(at.loops.front()->var, at.loops.front()->min), slots, imm(0, n.extent->dtype));
+    int64_t most = all.early_turns(loop);
+    Expr count = imm(most, n.extent->dtype);
+    if (auto turns = as_int(n.extent); !turns || *turns < most) count = min(count, n.extent);
+    if (turns == Turns::first || at.loops.front() == &n) return count;
+    return select(eq(at.loops.front()->var, at.loops.front()->min), count, imm(0, n.extent->dtype));
   }
   Stmt turns_of(const RoleLoop& loop, const Stmt& body) const {
     auto& n = *loop.loop.as<For>();

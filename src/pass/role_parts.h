@@ -33,6 +33,7 @@ struct DividedKernel {
   std::map<BufferId, Expr> slots_beside = {};        // the slot in use, of each such tile
 
   Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const;
+  int64_t early_turns(const RoleLoop& loop) const { return std::min(target.early_turns, loop.slots); }
   static Expr slot(const RoleLoop& loop, const Expr& turn) { return floormod(turn, loop.slots); }
   // For the phase of `full` that the turn's slot is in, or of `empty` before that one.
   Stmt wait_full(const RoleLoop& loop, const RoleRing& ring, const Expr& turn) const;
@@ -58,8 +59,8 @@ struct DividedKernel {
   Expr named_turn(const RoleLoop& loop, const WalkContext& at, std::vector<Stmt>& out);
 };
 
-// Of the role that loads: all turns; or, of a loop that nothing but a walk of tiles stands around, those that
-// find every slot free, and those behind them.
+// Of the role that loads: all turns; or, of a loop that nothing but a walk of tiles stands around, the first
+// of all, whose loads begin early, and those behind them.
 enum class Turns { all, first, later };
 Stmt loading_part(DividedKernel& all, Turns turns = Turns::all);
 Stmt computing_part(DividedKernel& all);

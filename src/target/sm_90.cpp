@@ -35,6 +35,8 @@ const Target sm_90a = [] {
   chip.name = "sm_90a";
   chip.async = nvidia_async(sm_90a_only);
   chip.warpgroup = warpgroup_rows();
+  // More, and the warp that begins them keeps the others waiting (bench/results/2026-11-28-dynamic.md).
+  chip.early_turns = 2;
   return chip;
 }();
 

@@ -59,6 +59,7 @@ struct Target {
   std::span<const AsyncInstr> async = {};
   std::span<const WarpgroupInstr> warpgroup = {};
   std::vector<const DotInstr*> dots = {};
+  int64_t early_turns = 0;              // of a role that loads, begun before a block's threads have come
   int vector_registers = 0;             // CPU: how many, for the micro-kernel
   int64_t streaming_bytes = INT64_MAX;  // a tensor that is as large, and not read, is written past the caches
   std::string_view features = "";       // for the device compiler
