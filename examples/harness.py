@@ -25,7 +25,7 @@ import inspect
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import tilelang
@@ -145,10 +145,13 @@ def parse_options(doc: str, cases: Callable) -> dict[str, Any]:
     """The command line: --target, and an option for each parameter of `cases` with a default."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--target", default="auto")
-    for name, parameter in list(inspect.signature(cases).parameters.items())[1:]:
+    for name, parameter in list(inspect.signature(cases, eval_str=True).parameters.items())[1:]:
         default = parameter.default
-        kind = str if default is None else type(default)
-        how = {"action": "store_true"} if default is False else {"type": kind, "default": default}
+        kinds = get_args(parameter.annotation) or (parameter.annotation,)  # of `str | None`, where it is None
+        kind = next(k for k in kinds if k is not type(None)) if default is None else type(default)
+        how = {"type": kind, "default": default}
+        if kind is bool:
+            how = {"action": "store_true", "default": default}
         parser.add_argument(f"--{name.replace('_', '-')}", **how)
     return vars(parser.parse_args())
 

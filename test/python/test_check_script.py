@@ -27,6 +27,8 @@ def checked(tmp_path, capsys, text):
             "there is no such name in the language; did you mean T.alloc_shared?",
             "3:31",
         ),
+        ("x = T.alloc_smem\n", "there is no such name in the language; did you mean T.alloc_shared?", "3:5"),
+        ("x = T.prefetched\n", "did you mean T.prefetch? It is a hint that fetches a line", "3:5"),
         ("from tvm import relay\n", "relay", "3:17"),
         ("x = T.prefetch(1)\n", "T.prefetch is a hint that fetches a line of the cache early", "3:5"),
         (

@@ -153,6 +153,43 @@ def test_command_line(name, monkeypatch, capsys):
     assert re.search(r"^cpu.*: .*(relative error \S+, at most|exact|refused)", said, re.M)
 
 
+def documented(name):
+    """The options of the usage line of an example, each with its values: of `--target cpu|cuda` two, of
+    `--rows M` a number, of `--causal` none."""
+    doc = importlib.import_module(name).__doc__
+    usage = re.search(rf"python examples/{name}\.py((?:\s+\[--[^]]*\])*)", doc)
+    return [words.split() for words in re.findall(r"\[([^]]*)\]", usage[1])]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_documented_options(name, monkeypatch):
+    """Each is taken as it is documented, alone and beside all others, and changes what it names."""
+    cases = importlib.import_module(name).cases
+    every = [f"{name}.py"]
+    for option, *values in documented(name):
+        for value in values[0].split("|") if values else [None]:
+            given = [option] if value is None else [option, "7" if value.isupper() else value]
+            monkeypatch.setattr(sys, "argv", [f"{name}.py", *given])
+            found = harness.parse_options("What it is.", cases)[option[2:].replace("-", "_")]
+            assert str(found) == ("True" if value is None else given[1])
+        every += given
+    monkeypatch.setattr(sys, "argv", every)
+    assert harness.parse_options("What it is.", cases)
+    assert len(every) > 1
+
+
+def test_a_switch_whose_default_is_none(monkeypatch, capsys):
+    """The causal case alone runs."""
+    sizes = ["--heads", "2", "--kv-heads", "1", "--queries", "64", "--keys", "128", "--dim", "64"]
+    monkeypatch.setattr(
+        sys, "argv", ["attention_warpgroups.py", "--target", "sim:sm_90a", "--causal", *sizes]
+    )
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(EXAMPLES / "attention_warpgroups.py"), run_name="__main__")
+    (said,) = capsys.readouterr().out.splitlines()
+    assert end.value.code == 0 and "causal" in said and "relative error" in said
+
+
 def test_an_option_whose_default_is_none(monkeypatch, capsys):
     """One level of them all, by its name; and it says which chip the level needs."""
     options = ["--target", "cpu", "--level", "cluster", "--m", "64", "--n", "64", "--k", "64"]

@@ -62,12 +62,16 @@ def test_all_examples_are_found():
 
 
 def test_options_come_from_the_cases(monkeypatch):
-    def cases(kind, rows=3, dtype="float16", causal=False):
+    def cases(
+        kind, rows=3, dtype="float16", causal=False, masked: bool | None = None, level: str | None = None
+    ):
         raise AssertionError
 
-    monkeypatch.setattr("sys.argv", ["x", "--rows", "5", "--causal"])
-    expected = {"target": "auto", "rows": 5, "dtype": "float16", "causal": True}
-    assert harness.parse_options("What it is.", cases) == expected
+    given = ["x", "--rows", "5", "--causal", "--masked", "--level", "fast"]
+    for words, masked, level in ((given, True, "fast"), (given[:-3], None, None)):
+        monkeypatch.setattr("sys.argv", words)
+        expected = {"target": "auto", "rows": 5, "dtype": "float16", "causal": True}
+        assert harness.parse_options("What it is.", cases) == {**expected, "masked": masked, "level": level}
 
 
 def test_the_main_program_fails_with_a_wrong_case(case, monkeypatch, capsys):

@@ -139,7 +139,11 @@ def message(name: str, known: list[str]) -> str:
         return f"T.{name}: there is no such operation in the language: {idioms.ABSENT[name]}"
     import difflib
 
-    published = [path.rpartition(".")[2] for path in table()[0] if path.startswith(_LANGUAGE)]
-    near = difflib.get_close_matches(name, [*known, *published], 1)
-    hint = f"; did you mean T.{near[0]}?" if near else ""
+    meant = next(iter(difflib.get_close_matches(name, known, 1)), None)
+    why = ""
+    if meant is None:  # a name that does not work here is worth naming where no other is near
+        absent = {path.rpartition(".")[2]: e for path, e in table()[0].items() if path.startswith(_LANGUAGE)}
+        meant = next(iter(difflib.get_close_matches(name, absent, 1)), None)
+        why = f" It {absent[meant].reason}" if meant else ""
+    hint = f"; did you mean T.{meant}?{why}" if meant else ""
     return f"T.{name}: there is no such name in the language{hint}"
