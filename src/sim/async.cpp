@@ -239,9 +239,6 @@ void Translator::prepare_async(const AsyncInstr& row) {
 }
 void Translator::prepare_product(const WarpgroupInstr& row) {
   check_offered(row.intrinsic);
-  if (code.thread_count() % WarpgroupInstr::threads)
-    fail(span, "{} is executed by warpgroups of {} threads, but the block has {}", row.intrinsic.name,
-         WarpgroupInstr::threads, code.thread_count());
   code.has_products = true;
   code.timelines = timeline_count;
 }

@@ -25,9 +25,22 @@ std::string line_of(const Code& code, int32_t site) {
 }
 
 // ── the calls of a warpgroup ──────────────────────────────────────────────────────────────────────────
-void take_step(const Execution& x, int64_t a = -1, int64_t b = -1) {
+// The block's last warpgroup may lack warps; others than it are whole.
+void require_warpgroup(const Execution& x) {
   x.require_whole_warp();
-  x.warp.products->steps.push_back({x.site.site, a, b});
+  constexpr int64_t size = WarpgroupInstr::threads;
+  int64_t first = x.warp.first / size * size, all = x.warp.code->thread_count();
+  if (first + size > all)
+    stop(Finding::Kind::divergence, x.site.span,
+         "{}: {} executes it, whose warpgroup, [{}, {}), has only {} threads, because the block has {}: a "
+         "warpgroup is {} threads from a multiple of {} on; let a whole one execute it",
+         x.site.intrinsic->name, describe_thread(x.warp, 0), first, first + size, all - first, all, size,
+         size);
+}
+
+void take_step(const Execution& x, int64_t a = -1, int64_t b = -1) {
+  require_warpgroup(x);
+  x.warp.products->steps.push_back({x.site.intrinsic, x.site.site, a, b});
 }
 
 void fence_registers(const Execution& x) {
@@ -356,6 +369,48 @@ void check_registers(RaceDetector& detector, std::vector<Warp>& warps) {
       last->products->steps.front().site);
 }
 
+// The one of two warps that executes what the other leaves out, as far as the next calls tell, and that call.
+struct Extra {
+  Warp& by;
+  const Warp& other;
+  const WarpgroupStep* step;
+  const WarpgroupStep* instead;  // the other one's; null: it has none left
+};
+Extra extra_of(Warp& leader, Warp& w, size_t first) {
+  auto &its = leader.products->steps, &mine = w.products->steps;
+  auto at = [&](auto& steps) { return first < steps.size() ? &steps[first] : nullptr; };
+  auto comes = [&](auto& steps, auto* step) {
+    return std::find(steps.begin() + int64_t(first), steps.end(), *step) != steps.end();
+  };
+  const WarpgroupStep *here = at(mine), *there = at(its);
+  bool is_leader = !here || (there && comes(its, here) && !comes(mine, there));
+  return is_leader ? Extra{leader, w, there, here} : Extra{w, leader, here, there};
+}
+
+// All warps of a warpgroup execute the same calls, with the same tiles.
+void check_agreement(RaceDetector& detector, Warp& leader, Warp& w) {
+  auto &mine = w.products->steps, &its = leader.products->steps;
+  auto [here, there] = std::ranges::mismatch(mine, its);
+  if (here == mine.end() && there == its.end()) return;
+  Extra extra = extra_of(leader, w, size_t(here - mine.begin()));
+  const WarpgroupStep &step = *extra.step, *instead = extra.instead;
+  std::string_view name = step.intrinsic->name;
+  std::string instead_of_it =
+      instead ? fmt::format("goes on with {}{}", instead->intrinsic->name, line_of(*w.code, instead->site))
+              : "ends without it";
+  std::string text =
+      instead && instead->site == step.site
+          ? fmt::format(
+                "warps {} and {} of one warpgroup name different tiles in {}; all four must name the "
+                "same",
+                warp_number(leader), warp_number(w), name)
+          : fmt::format(
+                "{} is for whole warpgroups: warp {} executes it here, but warp {} of the same one {}; "
+                "all four warps must come here together: move it out of the condition",
+                name, warp_number(extra.by), warp_number(extra.other), instead_of_it);
+  detector.report(extra.by, 0, {.kind = Finding::Kind::divergence, .text = text}, step.site);
+}
+
 }  // namespace
 
 void check_products(RaceDetector& detector, std::vector<Warp>& warps) {
@@ -372,21 +427,8 @@ void check_products(RaceDetector& detector, std::vector<Warp>& warps) {
                                warp_number(w))},
           site);
     }
-    const Warp& leader = warps[size_t(warp_number(w) / group_warps * group_warps)];
-    if (!leader.products) continue;
-    auto& mine = w.products->steps;
-    auto& its = leader.products->steps;
-    auto [here, there] = std::ranges::mismatch(mine, its);
-    if (here == mine.end() && there == its.end()) continue;
-    int32_t site = here != mine.end() ? here->site : there->site;
-    detector.report(
-        w, 0,
-        {.kind = Finding::Kind::divergence,
-         .text = fmt::format(
-             "warps {} and {} of one warpgroup do not execute the same products, fences and waits, "
-             "with the same tiles: call {} differs; all four warps must come there together",
-             warp_number(leader), warp_number(w), here - mine.begin() + 1)},
-        site);
+    Warp& leader = warps[size_t(warp_number(w) / group_warps * group_warps)];
+    if (leader.products) check_agreement(detector, leader, w);
   }
 }
 

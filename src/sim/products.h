@@ -21,6 +21,7 @@ struct HeldRegisters {
 
 // What a warp does together with the others of its warpgroup.
 struct WarpgroupStep {
+  const Intrinsic* intrinsic = nullptr;
   int32_t site = 0;
   int64_t a = -1, b = -1;  // where its tiles begin, in the block's memory
   bool operator==(const WarpgroupStep&) const = default;

@@ -1,5 +1,7 @@
 """What the simulator advises: the cure must be one that would help."""
 
+import linecache
+
 import numpy as np
 import pytest
 import tilelang
@@ -95,6 +97,28 @@ def test_the_next_load_under_a_product(left):
 
     first = findings(main, np.ones((3, 64, 64), "float16"), halves()[1])[0]
     assert "wait for the product first (T.wait_wgmma(0)" in first.text and "mbarrier" not in first.text
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_half_of_a_warpgroup_gives_registers_back(upper):
+    @T.prim_func
+    def main(X: Tile, Y: Sums):
+        with T.Kernel(1, threads=128):
+            S, C = T.alloc_shared((64, 64), "float16"), T.alloc_fragment((64, 64), "float32")
+            tx = T.get_thread_binding()
+            T.copy(X, S)
+            if (tx >= 64) == upper:
+                T.set_max_nreg(40, 0)
+            T.wgmma_gemm(S, S, C, clear_accum=True)
+            T.wait_wgmma(0)
+            T.copy(C, Y)
+
+    first = findings(main, *halves())[0]
+    one, other = (2, 0) if upper else (0, 2)
+    assert "T.set_max_nreg(40, 0)" in linecache.getline(*first.place[:2]), first
+    assert (
+        f"setmaxnreg_dec is for whole warpgroups: warp {one} executes it here, but warp {other}" in first.text
+    )
 
 
 # ── what is made of unwritten memory ──────────────────────────────────────────────────────────────────

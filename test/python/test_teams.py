@@ -186,6 +186,28 @@ def test_teams_that_signal_need_threads(target):
         tilelang.compile(main, target=target)
 
 
+@pytest.mark.parametrize("target", ["reference", "sim:sm_80", "sim:sm_90a"])
+@pytest.mark.parametrize("threads, team", [(160, 0), (192, 0), (320, 0), (320, 1)])
+def test_a_warpgroup_of_a_block_that_is_not_made_of_them(threads, team, target):
+    """Its 128 threads are whole, though the block's last ones are no warpgroup."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=threads):
+            X = T.alloc_shared((64, 64), "float16")
+            T.copy(A, X)
+            with T.ws(team):
+                C_local = T.alloc_fragment((64, 64), "float32")
+                T.gemm(X, X, C_local, clear_accum=True)
+                T.copy(C_local, C)
+
+    if target == "sim:sm_90a":
+        assert "wgmma" in tilelang.compile(main, target="cuda -arch=sm_90a").get_kernel_source()
+    a, c = run(main, target, (64, 64), (64, 64))
+    half = a.astype("float16").astype("float32")
+    assert np.allclose(c, half @ half, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("target", GPUS)
 def test_a_team_comes_again(target):
     """Teams of which threads are in both run one after the other, and the block meets between them."""
