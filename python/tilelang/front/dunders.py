@@ -19,8 +19,9 @@ from .lookups import refuse_key
 from .loose import dtype_said
 from .misuse import unknown_attribute
 from .trace import builder, current, fail, place
-from .values import Element, Lanewise, Late, as_value, binary, unary
+from .values import Element, Lanewise, Late, as_value, binary, is_tile, unary
 from .vectors import as_vector
+from .wording import no_truth
 
 
 def _forward(op: str) -> Callable:
@@ -58,8 +59,10 @@ def _constant(x: Any, what: str) -> Any:
 
 
 def _bool(self: Any) -> bool:
-    if self.__class__ is Buffer and self.scope != "var":
+    if current() is None and not isinstance(self, (Expr, Element, Late)):
         return True
+    if is_tile(self):
+        raise compile_error(no_truth(self), caller_place())
     return bool(_constant(self, "a truth value"))
 
 
@@ -205,6 +208,10 @@ def _attach() -> None:
     )
     for kind in (Expr, Buffer, Element, Late, Part, Region):
         kind.__getattr__ = _attribute
+    for kind in (Part, Region):
+        identity = kind.__hash__
+        kind.__eq__, kind.__ne__, kind.__bool__ = methods["__eq__"], methods["__ne__"], _bool
+        kind.__hash__ = identity
     for kind in (Expr, Buffer, Element, Late):
         identity = kind.__hash__ or object.__hash__
         for name, method in methods.items():

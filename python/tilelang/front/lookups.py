@@ -12,7 +12,8 @@ from typing import Any
 from .._core import Buffer, Expr
 from .errors import TilelangWarning
 from .trace import Trace, active, builder, fail
-from .values import DEVICE, SIGNS, as_value, binary, is_value, unary
+from .values import DEVICE, SIGNS, as_value, binary, is_tile, is_value, unary
+from .wording import whole_tile
 
 _SEQUENCES = (list, tuple, set, frozenset, dict, deque, type({}.keys()), type({}.values()))
 _LISTS = (list, tuple, deque)
@@ -48,6 +49,10 @@ def _found(activation: Any, x: Any, items: Any) -> Any:
         )
     known = isinstance(items, (*_SEQUENCES, range))
     members = () if not known or items.__class__ is range else [item for item in items if is_value(item)]
+    if is_tile(x):
+        if any(map(is_value, members)):
+            raise fail(whole_tile(x))
+        return any(x is item for item in items)
     if not is_unknown(x) and not (is_value(x) and any(map(is_unknown, members))):
         return as_known(x) in items
     if not known:

@@ -16,7 +16,7 @@ from .dtypes import DType
 from .errors import ArrayForNumber
 from .interop import is_array
 from .trace import active, builder, current, fail, in_kernel
-from .wording import whole_tile
+from .wording import no_truth, not_compared, whole_tile
 
 _BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "truediv", "floordiv": "floordiv", "floormod": "mod",
@@ -181,6 +181,8 @@ class Lanewise(Late):
         self.count, self.element, self.reads = count, element, reads
 
     def load(self) -> Any:
+        if self.count == 1:
+            raise fail("a slice of one element is not a value: index that element, A[i], without a colon")
         raise fail(
             f"the {self.count} elements of a slice are not a value: store them to a slice, "
             f"B[i : i + {self.count}] = …, use T.copy, or index single elements in T.Parallel"
@@ -317,8 +319,8 @@ def as_condition(x: Any) -> Any:
     """An Expr of type bool if only the device can tell, else whatever Python has."""
     if not isinstance(x, DEVICE):
         return x
-    if x.__class__ is Region or (x.__class__ is Buffer and x.scope != "var"):
-        return True
+    if is_tile(x):
+        raise fail(no_truth(x))
     x = as_value(x)
     if x.__class__ is not Expr:
         return x
@@ -331,30 +333,43 @@ def binary(op: str, a: Any, b: Any) -> Any:
     """`a op b` where at least one side is the device's."""
     if (a.__class__ in VECTORS or b.__class__ in VECTORS) and a is not None and b is not None:
         return OPERATORS["vectors"](op, a, b)
-    if SLICES & {a.__class__, b.__class__} and op not in ("eq", "ne", "matmul"):
+    if SLICES & {a.__class__, b.__class__} and op != "matmul" and a is not None and b is not None:
         return each(lambda x, y: binary(op, x, y), a, b)
     if op in OPERATORS:
         return OPERATORS[op](a, b)
     if op == "matmul":
         raise fail("'@' is not an operator of kernels: use T.gemm")
     if op in ("eq", "ne") and not (is_value(a) and is_value(b)):
-        _refuse_none(op, a, b)
+        _refuse_identity(op, a, b)
         return (a is b) == (op == "eq")
     if current() is None and (isinstance(a, Late) or isinstance(b, Late)):
         return Deferred(op, (a, b))
     return builder().binary(op, as_value(a), as_value(b))
 
 
-def _refuse_none(op: str, a: Any, b: Any) -> None:
-    """An error for a value of the kernel that is compared with None or a text, which Python would decide."""
+def _refuse_identity(op: str, a: Any, b: Any) -> None:
+    """An error in a kernel for a comparison that Python would decide by whether both are one object: of a
+    tile, and of a value with None, a text or a list."""
+    if current() is None:
+        return
     for x, other in ((a, b), (b, a)):
-        known = other is None or isinstance(other, str)
-        if known and isinstance(x, (Expr, Element, Buffer)) and is_value(x):
+        if is_tile(x) and other is not None:
+            raise fail(not_compared(x, other))
+        if not isinstance(x, (Expr, Element, Buffer)) or not is_value(x):
+            continue
+        if other is None or isinstance(other, str):
             raise fail(
                 f"`{SIGNS[op]}` of a value of the kernel and {other!r}: what the device computes is a "
                 "number, never that; a tensor that may be left out is compared itself, `if bias is "
                 "not None:`"
             )
+        if isinstance(other, (list, tuple, set, dict)):
+            as_value(other)  # says what it is
+
+
+def is_tile(x: Any) -> bool:
+    """Is it a tensor or a tile, not a variable?"""
+    return x.__class__ is Buffer and x.scope != "var"
 
 
 def is_value(x: Any) -> bool:

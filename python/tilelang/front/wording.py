@@ -25,10 +25,24 @@ def _loop_over(x: Buffer, name: str) -> tuple[str, str]:
 def whole_tile(x: Buffer) -> str:
     """What is said where a tile stands for a value: the loop over its elements that was meant."""
     at, loop = _loop_over(x, x.name)
-    return (
-        f"{x.name} is a {x.scope} buffer of shape {shape_of(x)}, not a value: index it, {at}, in a loop "
-        f"over its elements, {loop}"
+    what = f"{x.name} is a {x.scope} buffer of shape {shape_of(x)}, not a value: index it, "
+    if all(n.__class__ is int and n == 1 for n in x.shape):
+        return f"{what}{x.name}[{', '.join('0' * len(x.shape))}]"
+    return f"{what}{at}, in a loop over its elements, {loop}"
+
+
+def no_truth(x: Buffer) -> str:
+    """What is said where a condition is a tile, which Python would take for true."""
+    asked = f"; whether there is one at all is `{x.name} is not None`" if x.scope == "global" else ""
+    return whole_tile(x) + asked
+
+
+def not_compared(x: Buffer, other: Any) -> str:
+    """What is said where a tile is compared by == or !=, which Python would decide by identity."""
+    asked = (
+        f"; whether both are one buffer is `{x.name} is {other.name}`" if other.__class__ is Buffer else ""
     )
+    return whole_tile(x) + asked
 
 
 def no_elements(what: str) -> str:
