@@ -19,10 +19,10 @@ from .expressions import Expressions
 from .frames import CARRIED, CONDITIONAL, ESCAPING, SHADOWED, Frame, With
 from .loops import Loop, serial
 from .results import take_results
-from .trace import Trace, fail
-from .values import DEVICE, VECTORS, Deferred, Dynamic, Element, as_condition, as_value
+from .trace import Trace, fail, warn
+from .values import DEVICE, VECTORS, Deferred, Dynamic, Element, as_condition, as_value, is_value
 from .vectors import VectorVariable, as_vector
-from .wording import rebound
+from .wording import lost_to_the_caller, rebound
 
 _ENDLESS = 100_000  # iterations of a `while` that Python runs
 _VALUES = (Element, Buffer, Expr, Dynamic, Deferred)
@@ -114,6 +114,8 @@ class Activation(Expressions):
     def rebind(self, site: tuple, name: str, old: Any, value: Any, unread: bool) -> Any:
         """The value of `name = value`, where name is a parameter.  unread: nothing reads the name afterwards,
         so that it was meant for the tensor."""
+        if unread:
+            self._warn_of_lost(site, name, old)
         is_tile = old.__class__ is Buffer and old.scope != "var" and name not in self.names
         if not is_tile or value is None or not isinstance(value, (*DEVICE, int, float)):
             return value
@@ -168,8 +170,16 @@ class Activation(Expressions):
         self.note(name, value)
         return value
 
-    def augment(self, site: tuple, name: str, op: str, old: Any, value: Any) -> Any:
-        """`name op= value`."""
+    def _warn_of_lost(self, site: tuple, name: str, old: Any) -> None:
+        """A warning where a macro gives a parameter a new value that nothing reads."""
+        if self.is_macro and name not in self.names and isinstance(old, DEVICE) and is_value(old):
+            self.at(site)
+            warn(lost_to_the_caller(name))
+
+    def augment(self, site: tuple, name: str, op: str, old: Any, value: Any, unread: bool = False) -> Any:
+        """`name op= value`.  unread: the name is a parameter, and nothing reads it afterwards."""
+        if unread:
+            self._warn_of_lost(site, name, old)
         if isinstance(old, DEVICE) or isinstance(value, DEVICE):
             return self.assign(site, name, self.binary(site, op, old, value))
         self._check_not_refused(site, name)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._core import Buffer, Expr, Region
-from . import changes, lanes, lookups, values
+from . import changes, effects, lanes, lookups, values
 from .builtins_of_python import BUILTINS, python_index
 from .indexing import store, subscript
 from .loops import Loop
@@ -29,12 +29,14 @@ class Expressions:
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
     def call(self, site: tuple, hint: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """`fn(*args, **kwargs)`; `hint`: the name that its value is assigned to, or those of its turns."""
+        """`fn(*args, **kwargs)`; `hint`: the name that its value is assigned to, or those of its turns, or
+        DROPPED."""
         if hint.__class__ is tuple:
             turn = self.turns[site] = self.turns.get(site, -1) + 1
             hint = hint[turn % len(hint)]
+        dropped = hint is effects.DROPPED
         self.trace.at(self.file, site)
-        self.trace.hint = hint
+        self.trace.hint = None if dropped else hint
         special = BUILTINS.get(id(fn))
         if special is not None:
             result = special(fn, args, kwargs)
@@ -53,6 +55,9 @@ class Expressions:
             if refused is None:
                 raise
             raise refused from None
+        if dropped:
+            self.at(site)
+            effects.warn_of_dropped(fn, result)
         changes.given(self.trace, result)
         return result
 

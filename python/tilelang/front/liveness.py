@@ -41,6 +41,11 @@ def _assign(stmt: ast.Assign, after: frozenset) -> frozenset:
     return after | reads(stmt.value)
 
 
+def _augment(stmt: ast.AugAssign, after: frozenset) -> frozenset:
+    stmt.unread = frozenset(targets(stmt.target)) - after
+    return after | targets(stmt.target).keys() | reads(stmt)
+
+
 def _for(stmt: ast.For, after: frozenset) -> frozenset:
     own = targets(stmt.target)
     inside = assigned(stmt.body)
@@ -82,7 +87,7 @@ _RULES = {
     ast.If: _if,
     ast.With: _with,
     ast.AnnAssign: lambda stmt, after: (after - targets(stmt.target).keys()) | reads(stmt),
-    ast.AugAssign: lambda stmt, after: after | targets(stmt.target).keys() | reads(stmt),
+    ast.AugAssign: _augment,
     ast.Return: lambda stmt, after: reads(stmt.value) if stmt.value else _NONE,
     ast.FunctionDef: lambda stmt, after: (after - {stmt.name}) | reads(stmt),
 }

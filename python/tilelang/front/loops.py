@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._core import Builder
-from .trace import fail
+from .trace import fail, warn
 from .values import as_value
 
 
@@ -70,4 +70,22 @@ def serial(*bounds: Any, kind: str = "serial", attrs: dict[str, Any] | None = No
     start, stop, step = (0, known[0], 1) if len(known) == 1 else (*known, 1)[:3]
     if isinstance(step, int) and step == 0:
         raise fail("the step of a loop must not be 0")
+    _warn_of_none(kind, start, stop, step)
     return Loop(kind, [start], [stop], [step], attrs or {})
+
+
+def _warn_of_none(kind: str, start: Any, stop: Any, step: Any) -> None:
+    """A warning for bounds the wrong way round: equal ones are the rest of a split that leaves none."""
+    if (
+        not all(isinstance(n, int) for n in (start, stop, step))
+        or start == stop
+        or len(range(start, stop, step))
+    ):
+        return
+    if kind == "pipelined" and stop >= 0:
+        cure = f"the number of stages is a keyword, T.Pipelined({start}, num_stages={stop})"
+    elif step > 0:
+        cure = f"to count down give a step, ({start}, {stop}, -{step}), which ends before {stop}"
+    else:
+        cure = f"a step of {step} counts down"
+    warn(f"this loop runs from {start} to {stop}, and so has no iteration: {cure}")

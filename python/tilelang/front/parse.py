@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import warnings
 from typing import Any
 
-from . import idioms, liveness
-from .errors import compile_error
+from . import effects, idioms, liveness
+from .errors import TilelangWarning, compile_error
 
 HELPER = "__tl"
 
@@ -71,7 +72,7 @@ class Rewriter(ast.NodeTransformer):
         self.file, self.parameters, self.refused = file, parameters, idioms.REFUSED
         self.temporaries = 0
         # the call whose value is assigned -> the name it is assigned to, or those of its turns
-        self.hints: dict[ast.AST, str | tuple[str, ...]] = {}
+        self.hints: dict[ast.AST, str | tuple[str, ...] | bool] = {}
 
     def error(self, text: str, node: ast.AST) -> Exception:
         return compile_error(text, (self.file, *site_of(node)))
@@ -112,6 +113,14 @@ class Rewriter(ast.NodeTransformer):
         call = self.help("call", node, hint, self.visit(node.func), *args)
         call.keywords = [at_place_of(ast.keyword(k.arg, self.visit(k.value)), k) for k in node.keywords]
         return call
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        said = effects.idle(node.value)
+        if said:
+            warnings.warn_explicit(said, TilelangWarning, self.file, node.lineno)
+        if isinstance(node.value, ast.Call):
+            self.hints[node.value] = effects.DROPPED
+        return self.generic_visit(node)
 
     def display(self, node: ast.expr) -> ast.AST:
         """`[…]`, `{…}` and their comprehensions: what they make can be changed."""
@@ -257,7 +266,10 @@ class Rewriter(ast.NodeTransformer):
         op, value = _constant(_BINARY[type(node.op)], node), self.visit(node.value)
         target = node.target
         if isinstance(target, ast.Name):
-            call = self.help("augment", node, _constant(target.id, node), op, _name(target.id, target), value)
+            args = [_constant(target.id, node), op, _name(target.id, target), value]
+            if target.id in self.parameters:
+                args.append(_constant(target.id in getattr(node, "unread", ()), node))
+            call = self.help("augment", node, *args)
             return at_place_of(ast.Assign([target], call), node)
         if isinstance(target, ast.Subscript):
             call = self.help(

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from .._core import Buffer, Builder, CompileError, Expr
-from .errors import Place, caller_place, compile_error
+from .errors import Place, TilelangWarning, caller_place, compile_error
 from .texts import Text, show
 
 _local = threading.local()
@@ -133,6 +133,14 @@ def place() -> Place | None:
 def fail(text: str, kind: type = CompileError) -> Exception:
     """The CompileError `text` at the user's place; for `raise fail(…)`."""
     return compile_error(text, place(), kind)
+
+
+def warn(text: str) -> None:
+    """A warning at the user's place: something that is probably not meant."""
+    import warnings
+
+    file, line = (place() or ("tilelang", 0))[:2]
+    warnings.warn_explicit(text, TilelangWarning, file, line)
 
 
 def note(text: str, *args: Any) -> None:

@@ -50,6 +50,14 @@ def no_elements(what: str) -> str:
     return f"{what} has no elements: all indices of a buffer stand in one pair of brackets, A[i, j]"
 
 
+def lost_to_the_caller(name: str) -> str:
+    """What is said where a macro assigns its parameter, and nothing reads that."""
+    return (
+        f"the new value of {name} is lost: {name} is a parameter of this macro, which has the value that "
+        f"the caller gives; to change the caller's element or variable annotate it, `{name}: T.Ref`"
+    )
+
+
 def rebound(name: str, x: Buffer, value: Any) -> str:
     """What is said where `name = value` takes its name away from the parameter x, which stays as it was."""
     what = "tensor" if x.scope == "global" else f"{x.scope} tile"

@@ -1,0 +1,44 @@
+"""Statements that do nothing: `A[i] * 2`, `B[i] == A[i]` for an assignment, `T.sync_threads` without its
+brackets, a value or a loop that a function gives and nobody takes."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from .._core import Expr
+from .loops import Loop
+from .trace import warn
+from .values import Element, Lanewise
+
+DROPPED = True  # the hint of a call whose value nobody takes
+_ACTS = (
+    ast.Call,
+    ast.NamedExpr,
+    ast.Await,
+    ast.Yield,
+    ast.YieldFrom,
+)  # an expression with one may do something
+_COMPUTES = ("tilelang.front.arithmetic", "tilelang.language.scalar", "tilelang.language.bits")
+
+
+def idle(node: ast.expr) -> str:
+    """What is said of an expression that stands as a statement and does nothing; "" of any other."""
+    if isinstance(node, ast.Constant) or any(isinstance(part, _ACTS) for part in ast.walk(node)):
+        return ""
+    text = ast.unparse(node)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return f"`{text}` has no effect: a name alone calls nothing; a call is {text}()"
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
+        left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
+        return f"`{text}` has no effect: == compares; an assignment is {left} = {right}"
+    return f"`{text}` has no effect: nothing takes its value"
+
+
+def warn_of_dropped(fn: Any, value: Any) -> None:
+    """A warning where a statement calls a function that does nothing but give this value."""
+    name = getattr(fn, "__name__", type(value).__name__)
+    if value.__class__ in (Expr, Element, Lanewise) and getattr(fn, "__module__", "") in _COMPUTES:
+        warn(f"T.{name}(…) has no effect: it gives a value, and nothing takes it; write x = T.{name}(…)")
+    elif value.__class__ is Loop:
+        warn(f"T.{name}(…) has no effect: a loop is opened by a statement, `for i in T.{name}(…):`")
