@@ -84,3 +84,23 @@ def test_an_update_is_a_statement_wherever_it_stands():
     b = np.zeros(128, np.float32)
     tilelang.compile(main, target="cpu")(b)
     assert (b == 6).all()
+
+
+WHOLE = "all of {0}, of shape (64, 8), which each iteration of this T.Parallel would update by one value: an "
+
+
+@pytest.mark.parametrize("value", ["A[i, 0]", "1.0", "n", "A[i, 0] * 2"])
+@pytest.mark.parametrize("what, named", [("A", "A"), ("S", "S")])
+def test_a_whole_tile_by_one_value_of_each_iteration(tmp_path, what, named, value):
+    """Each iteration would have updated all elements."""
+    body = "S = T.alloc_shared((64, 8), 'float32')\nfor i in T.Parallel(64):\n    T.atomic_add({}, {})"
+    error = failure(tmp_path, body.format(what, value), signature=SIGNATURE)
+    assert WHOLE.format(named) + f"element is {named}[i, j]" in error.text and error.line == 7
+
+
+@pytest.mark.parametrize("body", [
+    "for i in T.Parallel(64):\n    T.atomic_add(C, 1)",  # a counter, the one element of its tensor
+    "for k in T.serial(64):\n    T.atomic_add(C[0:1], 1)",
+])  # fmt: skip
+def test_one_value_for_a_tile_of_one_element(tmp_path, body, target):
+    assert counted(tmp_path, body, target) == 64

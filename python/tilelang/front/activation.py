@@ -322,7 +322,7 @@ class Activation(Expressions):
         if one:
             indices = tuple(indices)
             self.trace.tuples.append((names, indices))
-        self.open(Frame(True, loop=True, bound=loop.bound, refused=refused))
+        self.open(Frame(True, loop=True, bound=loop.bound, refused=refused, kind=loop.kind))
         for name in (names,) if one else own:
             self.note(name, None)
         yield indices if one else indices[0] if isinstance(names, str) else indices

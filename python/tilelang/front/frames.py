@@ -31,7 +31,7 @@ class Frame:
     """An open loop, branch or `with`: whether the device runs it, and the names that end with it (None: none
     do)."""
 
-    __slots__ = ("device", "loop", "taken", "bound", "undo", "refused", "number")
+    __slots__ = ("device", "loop", "taken", "bound", "undo", "refused", "number", "kind")
 
     def __init__(
         self,
@@ -41,10 +41,12 @@ class Frame:
         scope: bool = False,
         bound: bool = False,
         refused: dict[str, str] | None = None,
+        kind: str = "",
     ) -> None:
         self.device, self.loop, self.taken, self.bound = device, loop, taken, bound
         self.undo: list | None = [] if device or scope else None
         self.refused = refused  # names that may not be assigned in this loop, and why
+        self.kind = kind  # of a loop that the device runs, "parallel"
         self.number = 0  # of a loop or branch that the device runs, see Trace.next_block
 
 

@@ -104,6 +104,10 @@ class Trace:
         frames = [frame.number for activation in self.activations for frame in activation.frames]
         return [0, *[branch.number for branch in self.branches], *frames]
 
+    def in_parallel(self) -> bool:
+        """Is a T.Parallel loop open?"""
+        return any(frame.kind == "parallel" for activation in self.activations for frame in activation.frames)
+
     def take_hint(self, otherwise: str) -> str:
         """The name to give to what is being made."""
         hint, self.hint = self.hint, None

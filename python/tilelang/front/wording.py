@@ -12,10 +12,19 @@ def shape_of(x: Buffer) -> str:
     return f"({', '.join(map(str, x.shape))}{',' * (len(x.shape) == 1)})"
 
 
+def _indices(x: Buffer) -> str:
+    names = ("i", "j", "k", "l") if len(x.shape) <= 4 else tuple(f"i{d}" for d in range(len(x.shape)))
+    return ", ".join(names[: len(x.shape)])
+
+
+def element_of(x: Buffer) -> str:
+    """An element of x, `x[i, j]`."""
+    return f"{x.name}[{_indices(x)}]"
+
+
 def _loop_over(x: Buffer, name: str) -> tuple[str, str]:
     """An element of x, and a loop that assigns all of them."""
-    names = ("i", "j", "k", "l") if len(x.shape) <= 4 else tuple(f"i{d}" for d in range(len(x.shape)))
-    index = ", ".join(names[: len(x.shape)])
+    index = _indices(x)
     small = x.scope != "global" and all(n.__class__ is int for n in x.shape)
     extents = ", ".join(map(str, x.shape)) if small else "…"
     loop = "T.Parallel" if x.scope != "local" or len(x.shape) > 1 else "T.serial"

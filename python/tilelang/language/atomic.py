@@ -34,6 +34,7 @@ from ..front.offered import named
 from ..front.trace import fail, in_kernel, note
 from ..front.values import Element, Lanewise, Nothing, as_value, constant
 from ..front.vectors import Vector, as_vector, is_vector, vector_of
+from ..front.wording import element_of, shape_of
 
 _ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")  # by CUDA's numbers
 
@@ -132,6 +133,12 @@ def _update(
             f"{what}({dst.name}, value, {memory_order}): the third argument is the memory order, and dst is "
             f"all of {dst.name}: an element is {dst.name}[i]; where all are meant, say memory_order='{order}'"
         )
+    if dst.__class__ is Buffer and _is_base_of(dst) and not _is_tile(value) and trace.in_parallel():
+        raise fail(
+            f"{what}: dst is all of {dst.name}, of shape {shape_of(dst)}, which each iteration of this "
+            f"T.Parallel would update by one value: an element is {element_of(dst)}; to update all by one "
+            "value, do that outside of the loop"
+        )
     if _is_tile(dst) or _is_tile(value):
         if op == "atomic_or" and (_is_tile(value) or value.__class__ is Element):
             raise fail("T.atomic_or updates one element: use A[i, j] in a T.Parallel loop")
@@ -175,7 +182,7 @@ def _nothing(what: str, trace: Any) -> Nothing:
 
 
 def _is_base_of(dst: Any) -> bool:
-    """Whether an element beside this tile is where a tile of values begins."""
+    """Whether it has several elements: one beside it is then where a tile of values begins."""
     extents = dst.extents if dst.__class__ is Region else dst.shape
     return any(not (n.__class__ is int and n == 1) for n in extents)
 
