@@ -31,31 +31,43 @@ constexpr std::string_view cure_of_two_loads =
     "same in all (issuer=), or load after the others have read";
 
 // A warp reads a tile, or overwrites it, while a load is under way there.
-static std::string cure_of_early(const Warp& w, const MBarrier& m) {
+static std::string cure_of_early(const Warp& w, int64_t barrier, const MBarrier& m) {
   if (std::string why = why_unordered(w, m.load.thread); !why.empty()) return why;
+  if (std::string why = why_told_elsewhere(w, barrier, m); !why.empty()) return why;
+  if (std::string why = why_ended_early(*w.block, w.first, barrier, m.load); !why.empty()) return why;
   auto seen = m.seen_by.find(w.first);
   bool is_reading = seen != m.seen_by.end() && m.load.phase > 0 && seen->second.phase == m.load.phase - 1;
-  if (is_reading && !was_told(*w.block, m.load.thread, w))
-    return "nothing makes that load wait for this reader of the tile before it: " + cure_by_empty();
-  return fmt::format("wait for phase {} of its mbarrier (parity {}) first", m.load.phase, m.load.phase % 2);
+  if (is_reading && !was_told(*w.block, m.load.thread, w)) {
+    std::string why = why_not_counted(*w.block, w.first, m.load.thread);
+    return !why.empty()
+               ? why
+               : "nothing makes that load wait for this reader of the tile before it: " + cure_by_empty();
+  }
+  return fmt::format("wait for phase {} of its mbarrier, {} (parity {}), first", m.load.phase,
+                     name_of_barrier(*w.code, barrier), m.load.phase % 2);
 }
 
 // Of an access with a bulk load that an mbarrier is to tell.
 std::string RaceDetector::cure_of_load(const Warp& w, const Stamp& load, const Stamp& me) const {
   const Clocks& clocks = w.block->watch->clocks;
   bool loads = clocks.owner(me.thread) < 0 && clocks.warp_of_products(me.thread) < 0;
+  int64_t loader = -1;
   for (auto& [at, m] : w.block->engine->barriers) {
     bool is_its = clocks.slot_of_barrier(m.number) == load.thread;
     if (loads && is_its && m.load.block != w.block->number) return std::string(cure_of_two_loads);
     bool is_last = is_its && m.copies == load.epoch;
+    if (is_its && m.load.block == w.block->number) loader = m.load.thread;
     if (!is_last) continue;
     if (m.phase > m.load.phase && !clocks.covers(m.released, load))
       return "the phase of its mbarrier has ended before all of it had landed: expect all its bytes "
              "(mbarrier_arrive_expect_tx)";
-    if (!loads) return cure_of_early(w, m);
+    if (!loads) return cure_of_early(w, at, m);
   }
   if (std::string why = loads ? why_ahead(*w.block, w.first) : ""; !why.empty()) return why;
   if (loads) return "nothing makes this load wait until that tile has come and been read: " + cure_by_empty();
+  std::string why = loader >= 0 ? why_unordered(w, loader) : "";
+  if (why.empty() && loader >= 0) why = why_not_counted(*w.block, w.first, loader);
+  if (!why.empty()) return why;
   return "wait for the phase of its mbarrier first";
 }
 
@@ -63,13 +75,19 @@ std::string RaceDetector::cure_of_load(const Warp& w, const Stamp& load, const S
 std::string RaceDetector::cure_of_early_read(const Warp& w, int64_t reader, const Stamp& load) const {
   const Clocks& clocks = w.block->watch->clocks;
   if (clocks.owner(load.thread) >= 0 || clocks.warp_of_products(load.thread) >= 0) return "";
-  for (auto& [at, m] : w.block->engine->barriers)
-    if (clocks.slot_of_barrier(m.number) == load.thread &&
-        !m.seen_by.contains(reader / w.lane_count() * w.lane_count()))
+  for (auto& [at, m] : w.block->engine->barriers) {
+    if (clocks.slot_of_barrier(m.number) != load.thread) continue;
+    if (!m.seen_by.contains(reader / w.lane_count() * w.lane_count()))
       return fmt::format(
           "the reader comes before the load: let it wait first for phase {} of {}, which the load "
           "signals (T.barrier_wait, parity {})",
           m.phase, name_of_barrier(code, at), m.phase % 2);
+    return why_ended_early(*w.block, reader, at,
+                           {.phase = m.phase,
+                            .thread = w.first + first_lane(w.active),
+                            .block = w.block->number,
+                            .site = load.site});
+  }
   return "";
 }
 
@@ -179,14 +197,17 @@ static bool are_of_teams(const std::vector<Some>& all, const std::vector<Some>& 
 
 // Teams are told by barriers in memory: `w` by that thread, or the other way round.
 std::string RaceDetector::cure_of_teams(const Warp& w, const Stamp& other, const Stamp& me) const {
-  std::string why = why_unordered(w, other.thread);
-  if (!why.empty()) return why;
+  if (std::string why = why_unordered(w, other.thread); !why.empty()) return why;
+  if (std::string why = why_alone(w, other.thread, Touch(other.how) == Touch::read ? "read" : "wrote");
+      !why.empty())
+    return why;
   if (Touch(me.how) == Touch::read || !was_told(*w.block, other.thread, w))
     return fmt::format(
         "let the writer arrive at a barrier when it has written (T.barrier_arrive(full)), and let the {} "
         "wait "
         "for all that write (T.barrier_wait(full, k // slots % 2))",
         Touch(me.how) == Touch::read || Touch(other.how) == Touch::read ? "reader" : "other one");
+  if (std::string why = why_not_counted(*w.block, other.thread, w.first); !why.empty()) return why;
   return "nothing makes the writer wait for the reader of this slot: " + cure_by_empty();
 }
 

@@ -42,6 +42,7 @@ void Engine::end_phase(int64_t barrier) {
   MBarrier& m = barriers.at(barrier);
   if (m.pending != 0 || m.bytes != 0) return;
   if (block.watch) check_overtaken(block, barrier, m);
+  m.had_load = m.load.phase == m.phase;
   m.phase++;
   m.pending = m.count;
   m.released = m.joined;
@@ -150,7 +151,7 @@ std::vector<Engine::Unawaited> Engine::unawaited() const {
   for (auto& [key, g] : grouped)
     if (key.first == Timeline::bulk_writes && g.waited < g.last) all.push_back({false, key.second, g.site});
   for (auto& [address, m] : barriers)
-    if (m.load.phase >= m.seen) all.push_back({true, m.load.thread, m.load.site});
+    if (m.load.phase >= m.seen) all.push_back({true, m.load.thread, m.load.site, address});
   return all;
 }
 

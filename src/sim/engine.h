@@ -68,6 +68,7 @@ struct MBarrier {
     int64_t phase = -1, thread = -1, block = -1;
     int32_t site = 0;
   } load = {};
+  bool had_load = false;                                      // one was begun in the last phase that ended
   using Arrivals = std::vector<std::pair<int64_t, int32_t>>;  // thread and site
   Arrivals came = {};                                         // in this phase
   Arrivals ended_with = {};                                   // in the last
@@ -113,6 +114,7 @@ class Engine {
     bool loads;
     int64_t thread;
     int32_t site;
+    int64_t barrier = -1;  // that a load signals
   };
   std::vector<Unawaited> unawaited() const;
   size_t tellings() const { return telling.size(); }  // what barriers still wait for

@@ -19,11 +19,17 @@ MBarrier& barrier_at(const Execution& x, const Block& of, size_t arg, int lane) 
   int64_t address = address_of_barrier(x, arg, lane);
   auto& barriers = of.engine->barriers;
   auto it = barriers.find(address);
+  const Place& p = x.place(arg);
+  if (int64_t size = p.type.bytes(), index = (address - p.address) / size;
+      it == barriers.end() && (address < p.address || index >= p.elements))
+    stop(Finding::Kind::outside, x.site.span, "{}: {} uses {}, but index {} is outside [0, {})",
+         x.site.intrinsic->name, describe_thread(x.warp, lane), name_of_barrier(p, address), index,
+         p.elements);
   if (it == barriers.end() || it->second.count == 0)
     stop(Finding::Kind::unwritten, x.site.span,
          "{}: {} uses {} as a barrier, but {}: let one thread execute mbarrier_init, and put a barrier after "
          "that",
-         x.site.intrinsic->name, describe_thread(x.warp, lane), name_of_barrier(x.place(arg), address),
+         x.site.intrinsic->name, describe_thread(x.warp, lane), name_of_barrier(p, address),
          it == barriers.end() ? "it has not been initialised" : "it has been invalidated");
   return it->second;
 }

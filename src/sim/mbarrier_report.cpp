@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "sim/barrier.h"
 #include "sim/instr.h"
 
 namespace tl::sim {
@@ -147,9 +148,18 @@ bool asks_other_parity(const Warp& w, const MBarrier& m) {
   return !w.awaits_by_state && first_unseen(w, m) == m.phase - 1 && std::ranges::none_of(m.came, own);
 }
 
+// A copy counts its bytes in this phase, and no arrival has ever ended one.
+bool lacks_arrival(const MBarrier& m) { return m.arrivers.empty() && m.load.phase == m.phase; }
+
 std::string cause_of(const Warp& w, const MBarrier& m, std::span<const Warp* const> others) {
   const Code& code = *w.code;
-  if (counts_too_few(m)) return cause_in_count(code, name_of_barrier(code, w.awaited), m, true);
+  std::string name = name_of_barrier(code, w.awaited);
+  if (counts_too_few(m)) return cause_in_count(code, name, m, true);
+  if (lacks_arrival(m))
+    return fmt::format(
+        "a copy{} counts its bytes in this phase, but nobody arrives: put T.barrier_arrive({}) behind the "
+        "copy",
+        on_line(code, m.load.site), name);
   if (std::string cause = cause_in_constant_parity(w, m); !cause.empty()) return cause;
   if (is_overtaken(w, m)) {
     int64_t unseen = first_unseen(w, m);
@@ -247,6 +257,93 @@ void check_crowds(const Block& block) {
   }
 }
 
+std::string cure_of_unawaited(const Block& block, int64_t barrier) {
+  const MBarrier& m = block.engine->barriers.at(barrier);
+  std::string why = why_ahead(block, m.load.thread);
+  for (auto& [first, seen] : m.seen_by)
+    if (seen.again && !seen.by_state) why = told_twice(first, seen, block.code, barrier);
+  return why.empty() ? "wait for it before that (for the phase of its mbarrier)" : why;
+}
+
+// At which barrier the warp has seen a phase end last: its offset; -1: at none.
+static int64_t last_seen(const Warp& w) {
+  int64_t last = -1;
+  uint32_t latest = 0;
+  for (auto& [at, m] : w.block->engine->barriers) {
+    auto seen = m.seen_by.find(w.first);
+    if (seen == m.seen_by.end()) continue;
+    uint32_t epoch = std::ranges::max(seen->second.epochs);
+    if (epoch >= latest) last = at, latest = epoch;
+  }
+  return last;
+}
+
+static bool has_come(const Code& code, const MBarrier& m, const MBarrier::Load& load) {
+  return m.arrivers.contains(load.block * code.thread_count() + load.thread);
+}
+
+std::string why_told_elsewhere(const Warp& w, int64_t barrier, const MBarrier& m) {
+  const Code& code = *w.code;
+  int64_t last = last_seen(w);
+  if (last < 0 || last == barrier) return "";
+  const MBarrier& other = w.block->engine->barriers.at(last);
+  if (other.copies > 0 || !has_come(code, other, m.load)) return "";
+  return fmt::format(
+      "the reader has waited for {0}, of which no copy tells: this one{1} counts at {2}; let it count at "
+      "{0} (barrier=), or let the reader wait for phase {3} of {2} (parity {4})",
+      name_of_barrier(code, last), on_line(code, m.load.site), name_of_barrier(code, barrier), m.load.phase,
+      m.load.phase % 2);
+}
+
+std::string why_ended_early(const Block& block, int64_t reader, int64_t barrier, const MBarrier::Load& load) {
+  const Code& code = block.code;
+  const MBarrier& m = block.engine->barriers.at(barrier);
+  auto seen = m.seen_by.find(reader / code.warp * code.warp);
+  bool waited = seen != m.seen_by.end() && seen->second.phase == m.phase - 1;
+  if (!waited || load.phase != m.phase || m.had_load || has_come(code, m, load)) return "";
+  return fmt::format(
+      "phase {} of {}, for which the reader has waited, ended with {} before thread {} began this copy{}, "
+      "whose bytes were not yet expected: let the thread that begins the copy arrive behind it",
+      m.phase - 1, name_of_barrier(code, barrier), arrivals(code, m.ended_with), load.thread,
+      on_line(code, load.site));
+}
+
+std::string why_alone(const Warp& w, int64_t thread, std::string_view did) {
+  int64_t own = w.block->number * w.code->thread_count();
+  int64_t first = own + thread / w.lane_count() * w.lane_count();
+  for (auto& [at, m] : w.block->engine->barriers) {
+    if (!m.seen_by.contains(w.first) || m.arrivers.contains(own + thread)) continue;
+    auto it = m.arrivers.lower_bound(first);
+    if (it == m.arrivers.end() || *it >= first + w.lane_count()) continue;
+    return fmt::format(
+        "thread {} {} it, but only thread {} of its warp arrives at {}, for which the other one waits: let "
+        "the "
+        "warp meet before that arrival (T.sync_warp())",
+        thread, did, *it - own, name_of_barrier(*w.code, at));
+  }
+  return "";
+}
+
+std::string why_not_counted(const Block& block, int64_t reader, int64_t writer) {
+  const Code& code = block.code;
+  int64_t size = code.warp, own = block.number * code.thread_count();
+  auto any_of_warp = [&](const MBarrier& m, int64_t thread) {
+    int64_t first = own + thread / size * size;
+    auto it = m.arrivers.lower_bound(first);
+    return it != m.arrivers.end() && *it < first + size;
+  };
+  for (auto& [at, m] : block.engine->barriers) {
+    if (!m.seen_by.contains(writer / size * size) || m.copies > 0 || m.ended_with.empty()) continue;
+    if (any_of_warp(m, reader) || any_of_warp(m, writer)) continue;
+    return fmt::format(
+        "thread {}, which writes it, has waited for {}, which counts {}, but phase {} ended with {}, and the "
+        "warp of thread {} was not among them: let it arrive there, too, and count it (T.alloc_barrier(n))",
+        writer, name_of_barrier(code, at), arrivals_counted(m.count), m.phase - 1,
+        arrivals(code, m.ended_with), reader);
+  }
+  return "";
+}
+
 std::string cure_by_empty() {
   return "let those that read a slot arrive at a second barrier when they are done "
          "(T.barrier_arrive(empty[slot])), and let those that write it wait for that first "
@@ -295,8 +392,18 @@ bool was_told(const Block& block, int64_t thread, const Warp& by) {
 int told_of_phase(const Warp& w) {
   if (w.awaited < 0) return 0;
   const MBarrier& m = w.block->engine->barriers.at(w.awaited);
-  if (counts_too_few(m) || is_overtaken(w, m) || asks_other_parity(w, m)) return 3;
+  if (counts_too_few(m) || lacks_arrival(m) || is_overtaken(w, m) || asks_other_parity(w, m)) return 3;
   return !m.came.empty() || m.bytes != 0 ? 2 : 1;
+}
+
+// "; thread 128 waits at barrier 4 (line 7), where 128 of 256 threads have arrived"
+static std::string waits_at_barrier(const Warp& w) {
+  const CallSite& at = waits_at(w);
+  std::string text = fmt::format("; thread {} waits at ", w.first);
+  if (w.barrier < 0) return text + fmt::format("{}{}", at.intrinsic->name, on_line(*w.code, at.site));
+  const NamedBarrier& b = w.block->barriers.at(w.barrier);
+  return text + fmt::format("barrier {}{}, where {} of {} threads have arrived", w.barrier,
+                            on_line(*w.code, at.site), b.arrived, b.expected);
 }
 
 Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
@@ -317,7 +424,10 @@ Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
   constexpr size_t most = 4;
   std::set<std::pair<int64_t, int32_t>> told = {{w.awaited, w.awaits_at}};
   for (auto* other : others) {
-    if (told.size() > most || other->block != w.block || other->awaited < 0) continue;
+    if (told.size() > most || other->block != w.block) continue;
+    if (is_waiting(*other) && told.emplace(-1 - other->barrier, waits_at(*other).site).second)
+      f.text += waits_at_barrier(*other);
+    if (is_waiting(*other) || other->awaited < 0) continue;
     if (!told.emplace(other->awaited, other->awaits_at).second) continue;
     const Span& there = code.sites[size_t(other->awaits_at)].span;
     f.text += fmt::format("; thread {} {}{}, {}", other->first + other->awaiting, awaited_by(*other),

@@ -21,6 +21,18 @@ void check_crowds(const Block& block);
 std::string why_unordered(const Warp& w, int64_t thread);
 // Why the thread's warp runs ahead of others: it has seen one phase end twice; empty: it has not.
 std::string why_ahead(const Block& block, int64_t thread);
+// Of a load that signals that barrier, for which nobody waits before the block ends.
+std::string cure_of_unawaited(const Block& block, int64_t barrier);
+// Why the warp, which has waited, has not waited for the load that `m` is told of: it was at another barrier;
+// empty: no such reason.
+std::string why_told_elsewhere(const Warp& w, int64_t barrier, const MBarrier& m);
+// The same: the phase that the reader has seen end did so before the load, of the phase under way, was begun.
+std::string why_ended_early(const Block& block, int64_t reader, int64_t barrier, const MBarrier::Load& load);
+// What if not that thread but another one of its warp arrives at the barrier that `w` has waited for.
+std::string why_alone(const Warp& w, int64_t thread, std::string_view did);
+// Why the writer of a slot has not waited for that reader: at the barrier for which it waits, the reader's
+// warp has not arrived, and others have ended the phases; empty: no such barrier.
+std::string why_not_counted(const Block& block, int64_t reader, int64_t writer);
 std::string cure_by_empty();  // a writer waits for the readers of a slot
 // Has the thread's warp waited for a phase of a barrier at which that warp arrives?
 bool was_told(const Block& block, int64_t thread, const Warp& by);

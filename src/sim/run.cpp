@@ -292,6 +292,9 @@ void Launch::wake() {
     return;
   const Warp* stuck = *std::ranges::max_element(waiting, {}, [](auto* w) { return told_of_phase(*w); });
   if (stuck->awaited >= 0) {
+    for (auto& r : residents)
+      for (auto& w : r->warps)
+        if (is_waiting(w)) waiting.push_back(&w);
     Finding f = phase_finding(*stuck, waiting);
     complete(f, *stuck);
     throw Fault(std::move(f));
@@ -308,15 +311,16 @@ bool Launch::land_next() {
 }
 
 void Launch::finish(Resident& r) {
-  for (auto [loads, thread, site] : r.engine->unawaited()) {
+  for (auto [loads, thread, site, barrier] : r.engine->unawaited()) {
     if (!options.watch) break;
     Warp& w = r.warps[size_t(thread / code.warp)];
-    Finding f{.kind = Finding::Kind::race,
-              .text = fmt::format(
-                  "{} has begun a bulk {} that may still {} shared memory when the block has ended "
-                  "and its memory is free; wait for it before that ({})",
-                  describe_thread(w, int(thread % code.warp)), loads ? "load" : "store",
-                  loads ? "write" : "read", loads ? "for the phase of its mbarrier" : "T.tma_store_wait(0)")};
+    Finding f{
+        .kind = Finding::Kind::race,
+        .text = fmt::format(
+            "{} has begun a bulk {} that may still {} shared memory when the block has ended "
+            "and its memory is free; {}",
+            describe_thread(w, int(thread % code.warp)), loads ? "load" : "store", loads ? "write" : "read",
+            loads ? cure_of_unawaited(r.block, barrier) : "wait for it before that (T.tma_store_wait(0))")};
     race_detector.report(w, int(thread % code.warp), std::move(f), site);
   }
   if (options.watch) check_crowds(r.block);
