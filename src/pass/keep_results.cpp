@@ -3,6 +3,9 @@
 // wait.  Likewise in front of the fence that products begin with, so that it moves nothing that threads write
 // to them behind the fence. At level machine, where the order of statements is fixed.
 //
+// Where several products begin before a wait, what threads have made ready for the later ones is named in
+// front of the first fence: none of it is written while products are in flight.
+//
 // Sums to which threads write before a loop of products that may run not once are named in front of it: else
 // the device compiler writes them again at its end, for the way around the loop, and ptxas lets each product
 // end before the next begins (C7515).  So does it where sums are constants on one path and loaded on another:
@@ -74,6 +77,17 @@ struct InFlight {
   }
 };
 
+// Of each team: its first thread and how many it has.  A team's products stay in flight from one of its
+// sections to the next; another team's are its own.
+using TeamName = std::pair<int64_t, int64_t>;
+struct Ways {
+  std::map<TeamName, InFlight> of = {};
+  bool operator==(const Ways&) const = default;
+  void join(const Ways& o) {
+    for (auto& [team, in_flight] : o.of) of[team].join(in_flight);
+  }
+};
+
 struct Finder {
   const Function& f;
   // By a wait, or used by the products behind a fence or in a loop; in flight behind the wait, or at the
@@ -85,25 +99,38 @@ struct Finder {
   std::map<std::pair<const StmtNode*, BufferId>, const Group*> teams = {};
   const StmtNode* fence = nullptr;  // the latest
   Registers defined = {};           // by threads, and not summed up since
-  InFlight now = {};
+  // By fence, since the last wait for all products: what threads had defined there, and left alone since.
+  std::map<const StmtNode*, Registers> ready = {};
+  TeamName team = {};  // that runs the statement; of the whole block: none
+  Ways ways = {};
+  InFlight& now() { return ways.of[team]; }
 
   void wait(const Stmt& s, size_t still) {
     Registers &done = named[s.get()], &rest = left[s.get()];
-    size_t count = now.groups.size() > still ? now.groups.size() - still : 0;
-    for (size_t i = 0; i < now.groups.size(); i++)
-      (i < count ? done : rest).insert(now.groups[i].sums.begin(), now.groups[i].sums.end());
-    rest.insert(now.open.sums.begin(), now.open.sums.end());
-    for (size_t i = 0; i < count; i++) check_kept(now.groups[i]);
-    now.groups.erase(now.groups.begin(), now.groups.begin() + std::ptrdiff_t(count));
+    auto& [groups, open] = now();
+    size_t count = groups.size() > still ? groups.size() - still : 0;
+    for (size_t i = 0; i < groups.size(); i++)
+      (i < count ? done : rest).insert(groups[i].sums.begin(), groups[i].sums.end());
+    rest.insert(open.sums.begin(), open.sums.end());
+    for (size_t i = 0; i < count; i++) check_kept(groups[i]);
+    groups.erase(groups.begin(), groups.begin() + std::ptrdiff_t(count));
+    if (still == 0) ready.clear();
   }
 
+  // Sums that were ready at the fence of an earlier product are named there: else the device compiler may
+  // write them behind it, and ptxas waits for that product in front of this one (C7517).
+  void sum(BufferId b) {
+    if (fence) named[fence].insert(b);
+    for (auto& [earlier, registers] : ready)
+      if (registers.erase(b)) named[earlier].insert(b);
+    now().open.sums.insert(b);
+    defined.erase(b);
+  }
   void leaf(const Stmt& s, const Call& c) {
     if (warpgroup_row_of(*c.intrinsic)) {
-      auto* d = place_of(c.args[0]);
-      if (d && fence) named[fence].insert(d->buffer);
-      if (d) now.open.sums.insert(d->buffer), defined.erase(d->buffer);
+      if (auto* d = place_of(c.args[0])) sum(d->buffer);
       auto* a = place_of(c.args[1]);
-      if (a && f[a->buffer].scope != Scope::shared) now.open.factors.emplace(s.get(), a->buffer);
+      if (a && f[a->buffer].scope != Scope::shared) now().open.factors.emplace(s.get(), a->buffer);
       return;
     }
     written(s);
@@ -111,9 +138,10 @@ struct Finder {
     if (row && row->does == AsyncKind::gemm_fence) {
       fence = s.get();
       is_in_front.insert(fence);
-      left[fence].merge(now.all());
+      left[fence].merge(now().all());
+      ready[fence] = defined;
     }
-    if (row && row->does == AsyncKind::gemm_commit) now.groups.push_back(std::exchange(now.open, {}));
+    if (row && row->does == AsyncKind::gemm_commit) now().groups.push_back(std::exchange(now().open, {}));
     if (row && row->does == AsyncKind::gemm_wait) wait(s, size_t(as_int(c.args[0]).value_or(0)));
   }
 
@@ -125,7 +153,8 @@ struct Finder {
     for (auto& e : effects_of(s).list) {
       if (!e.writes()) continue;
       if (f[e.buffer].scope != Scope::shared && f[e.buffer].scope != Scope::global) defined.insert(e.buffer);
-      for (auto& g : now.groups) g.kept.erase(e.buffer), drop(g, e.buffer);
+      for (auto& [earlier, registers] : ready) registers.erase(e.buffer);
+      for (auto& g : now().groups) g.kept.erase(e.buffer), drop(g, e.buffer);
     }
   }
   // In front of what holds products and may be left out, as a whole.
@@ -143,15 +172,16 @@ struct Finder {
       });
     });
     if (summed.empty()) return;
-    left[s.get()].merge(now.all());
+    left[s.get()].merge(now().all());
     is_in_front.insert(s.get());
     entered.insert(s.get());
   }
   void end_iteration(const Stmt& body, const std::set<const StmtNode*>& outside) {
     std::set<BufferId> computed = written_buffers(body);
-    for (auto& g : now.groups)
-      for (auto& [product, b] : g.factors)
-        if (!outside.contains(product) && computed.contains(b)) g.kept.insert(b);
+    for (auto& [team, in_flight] : ways.of)
+      for (auto& g : in_flight.groups)
+        for (auto& [product, b] : g.factors)
+          if (!outside.contains(product) && computed.contains(b)) g.kept.insert(b);
   }
   void check_kept(const Products& ended) const {
     for (BufferId b : ended.kept)
@@ -174,21 +204,23 @@ struct Finder {
   }
   void loop(const Stmt& body) {
     std::set<const StmtNode*> outside;
-    for (auto& g : now.groups)
-      for (auto& [product, b] : g.factors) outside.insert(product);
+    for (auto& [team, in_flight] : ways.of)
+      for (auto& g : in_flight.groups)
+        for (auto& [product, b] : g.factors) outside.insert(product);
     constexpr int most = 8;  // groups in flight do not grow for ever in a program that ends its waits
     for (int round = 0; round < most; round++) {
-      InFlight before = now;
+      Ways before = ways;
       walk(body);
       end_iteration(body, outside);
-      now.join(before);
-      if (now == before) break;
+      ways.join(before);
+      if (ways == before) break;
     }
-    for (auto& g : now.groups)  // behind the loop comes no other iteration
-      std::erase_if(g.kept, [&](BufferId b) {
-        return std::ranges::none_of(g.factors,
-                                    [&](auto& x) { return x.second == b && outside.contains(x.first); });
-      });
+    for (auto& [team, in_flight] : ways.of)
+      for (auto& g : in_flight.groups)  // behind the loop comes no other iteration
+        std::erase_if(g.kept, [&](BufferId b) {
+          return std::ranges::none_of(g.factors,
+                                      [&](auto& x) { return x.second == b && outside.contains(x.first); });
+        });
   }
 
   void walk(const Stmt& s) {
@@ -204,15 +236,20 @@ struct Finder {
       loop(n->body);
     } else if (auto* n = s.as<If>()) {
       enter(s);
-      InFlight before = now;
+      Ways before = ways;
       walk(n->then_body);
-      InFlight after = std::exchange(now, before);
+      Ways after = std::exchange(ways, before);
       walk(n->else_body);
-      now.join(after);
-    } else if (auto* n = s.as<Group>()) {  // another team's products are its own
-      InFlight outside = std::exchange(now, {});
+      ways.join(after);
+    } else if (auto* n = s.as<Group>()) {
+      auto outside = std::exchange(team, {n->first, n->count});
+      auto others = std::exchange(ready, {});
       walk(n->body);
-      now = std::move(outside);
+      team = outside;
+      ready = std::move(others);
+    } else if (auto* n = s.as<Alloc>()) {
+      defined.erase(n->buffer);  // another one than that of the iteration before
+      for (auto& [earlier, registers] : ready) registers.erase(n->buffer);
     } else if (auto* n = s.as<Eval>()) {
       if (auto* c = n->value.as<Call>()) leaf(s, *c);
     } else if (s.as<Store>()) {

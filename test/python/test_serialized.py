@@ -135,6 +135,52 @@ def test_a_factor_that_is_left_alone():
     assert "products serialized" not in kernel.report.text and not kernel.report.refusals
 
 
+def two_sums(sections):
+    """Two products, each added to zeros, and the waits for them; sections: in one of their own."""
+
+    @T.macro
+    def begin(a, c, d):
+        T.clear(c)
+        T.clear(d)
+        T.wgmma_gemm(a[0:64, :], a[64:128, :], c)
+        T.wgmma_gemm(a[64:128, :], a[0:64, :], d)
+
+    @T.macro
+    def end(c, d, C):
+        T.wait_wgmma(1)
+        T.copy(c, C[0, 0])
+        T.wait_wgmma(0)
+        T.copy(d, C[64, 0])
+
+    @T.prim_func
+    def main(A: T.Tensor((128, 64), "float16"), C: T.Tensor((128, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((128, 64), "float16")
+            c, d = [T.alloc_fragment((64, 64), "float32") for _ in range(2)]
+            T.copy(A, a)
+            with T.ws(0):
+                begin(a, c, d)
+                if not sections:
+                    end(c, d, C)
+            if sections:
+                with T.ws(0):
+                    end(c, d, C)
+
+    return main
+
+
+@pytest.mark.parametrize("sections", [False, True], ids=["one section", "two sections"])
+def test_two_sums_in_flight(sections):
+    """The zeros of both are there in front of the first product, and each is named behind its wait."""
+    kernel, said = compiled(two_sums(sections))
+    assert not said and [row["refusals"] for row in kernel.resource_usage] == [[]]
+    source = kernel.get_kernel_source()
+    begin, _, rest = source[source.index("extern") :].partition("tl_wgmma_fence();")
+    first, _, last = rest.partition("tl_wgmma_wait_group<1>();")[2].partition("tl_wgmma_wait_group<0>();")
+    named = [re.findall(r"tl_wgmma_results<128>\(&(\w)\[0\]\)", text) for text in (begin, first, last)]
+    assert named == [["c", "d"], ["c"], ["d"]]
+
+
 @pytest.mark.parametrize("checked", [False, True], ids=["the compiler's", "a user's"])
 def test_assertions_beside_products(checked):
     """They call no printf, which would let each product end before the next begins."""
