@@ -12,8 +12,8 @@ namespace tl {
 //                                          S[i] = select(c, value, 0)
 //
 // The device compiler branches around a costly arm, and where registers of products come together behind a
-// branch, ptxas lets each product end before the next begins (C7514).  An arm stays where it may not be
-// computed: it reads memory, or what its condition keeps inside a tile, or divides integers.
+// branch, ptxas lets each product end before the next begins (C7514).  What an arm reads of memory is still
+// read only where its condition holds.  An arm stays that divides integers by what may be 0.
 Stmt compute_choices(const Function& f, const Kernel& k, const std::set<BufferId>& sums);
 
 }  // namespace tl

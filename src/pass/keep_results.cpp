@@ -33,6 +33,7 @@
 
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "pass/compute_choices.h"
 #include "pass/passes.h"
 #include "pass/splice.h"
 #include "target/effects.h"
@@ -334,7 +335,8 @@ Function keep_results(Function f, const Target& target) {
     Finder finder{f};
     finder.walk(k.body);
     if (finder.named.empty()) continue;
-    Registers one_by_one = rounded_one_by_one(k.body);
+    Registers one_by_one = rounded_one_by_one(k.body), summed;
+    for (auto& [at, registers] : finder.named) summed.insert(registers.begin(), registers.end());
     Paths paths;
     paths.walk(k.body, false);
     k.body = splice(k.body, [&](const Stmt& original, const Stmt& walked) {
@@ -356,6 +358,7 @@ Function keep_results(Function f, const Target& target) {
       out.insert(finder.is_in_front.contains(original.get()) ? out.end() : out.begin(), walked);
       return out;
     });
+    k.body = compute_choices(f, k, summed);
   }
   return f;
 }

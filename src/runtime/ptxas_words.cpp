@@ -61,7 +61,8 @@ constexpr Refusal refusals[] = {
     {"compiler-inserted WG.AR", serialized,
      "threads touch the registers of a product without a fence behind that, in code that not all threads "
      "reach, so that none could be added there and each product ends before the next begins",
-     "begin the product by T.wgmma_gemm, which brings the fence, or put T.warpgroup_arrive() in front of it"},
+     "begin the product by T.gemm or T.wgmma_gemm, which bring the fence, or put T.warpgroup_arrive() in "
+     "front of it"},
     {"largest temporal register count", ignored, kept,
      "give up registers down to a count that the kernel's threads have: T.set_max_nreg(n, 0) with an n of at "
      "most what the launch gives"},
@@ -73,7 +74,8 @@ constexpr Refusal refusals[] = {
      "of that", on_every_path},
     {"warpgroup.arrive is injected", "fence added",
      "threads touch the registers of a product and no fence stands behind that, so that ptxas adds one",
-     "begin the product by T.wgmma_gemm, which brings the fence, or put T.warpgroup_arrive() in front of it"},
+     "begin the product by T.gemm or T.wgmma_gemm, which bring the fence, or put T.warpgroup_arrive() in "
+     "front of it"},
 };
 // clang-format on
 
