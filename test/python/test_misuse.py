@@ -189,6 +189,8 @@ def test_a_launch_in_brackets():
     made = factory(64)
     with pytest.raises(TypeError, match=r"main\[…\]: the grid stands in the kernel, `with T.Kernel\(gx, gy"):
         made[(5,)](np.ones(64, "f4"))
+    with pytest.raises(TypeError, match=r"main\[…\]: .* compiled first, tilelang.compile\(main\)\(x, y\)"):
+        made.prim_func[(5,)](np.ones(64, "f4"))
     with pytest.raises(TypeError, match=r"factory\[…\]: .* is called plainly, factory\(x, y\)"):
         factory[1, 64](64)
 

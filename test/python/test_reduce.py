@@ -279,7 +279,7 @@ WRONG = {
     "T.reduce_sum(S, T.alloc_fragment((64,), 'float16'))": "out must have buffer's type, or a wider one",
     "T.reduce_sum(T.alloc_fragment((1, 64, 8), 'float32')[0, :, :], D)": "an index or a slice of",
     "T.reduce_sum(S, T.alloc_fragment((64,), 'int32'))": "out must have buffer's type, or a wider one",
-    "T.reduce_sum(S, D, dim='x')": "dim must be an integer known while the kernel is built, not x",
+    "T.reduce_sum(S, D, dim='x')": "dim must be an integer known while the kernel is built, not 'x', which",
 }
 
 

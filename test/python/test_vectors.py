@@ -404,7 +404,7 @@ REFUSED = {
     f"x = {PAIR} + T.Cast('float32x4', (1.0, 2.0, 3.0, 4.0))": "vectors of 2 and of 4 lanes",
     f"x = {PAIR}\nx[0] = 1.0": "cannot be assigned: make it a variable, whose lanes can, v = T.",
     f"x = T.Shuffle([{PAIR}], [2])": "the lanes 0 to 1 together, not 2",
-    f"x = T.vectorlow('float32x2', {PAIR})": "dtype is float32x2, but there are 1 lanes of float32",
+    f"x = T.vectorlow('float32x2', {PAIR})": "dtype is float32x2, but there is 1 lane of float32",
     "x = T.vectorhigh('float32', T.ldg128(A[0, 0])[0])": "of an even number of lanes, not of 1",
     "T.stg128(A[0, 0], T.Cast('float16x4', 1))": "T.stg128 stores 16 bytes, and float16x4 has 8",
     f"if {PAIR}:\n    A[0, 0] = 1.0": "the 2 values of a float32x2 are not one",

@@ -321,7 +321,7 @@ class Activation(Expressions):
         indices = loop.begin(builder, own)
         if one:
             indices = tuple(indices)
-            self.trace.tuples.append((names, indices))
+            self.trace.tuples.append((names, indices, loop))
         self.open(Frame(True, loop=True, bound=loop.bound, refused=refused, kind=loop.kind))
         for name in (names,) if one else own:
             self.note(name, None)

@@ -1,5 +1,6 @@
 """Statements that do nothing: `A[i] * 2`, `B[i] == A[i]` for an assignment, `T.sync_threads` without its
-brackets, a value or a loop that a function gives and nobody takes."""
+brackets, a value or a loop that a function gives and nobody takes.  And what compares something else than it
+seems to, `a > 3 & b < 9`."""
 
 from __future__ import annotations
 
@@ -33,6 +34,18 @@ def idle(node: ast.expr) -> str:
         left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
         return f"`{text}` has no effect: == compares; an assignment is {left} = {right}"
     return f"`{text}` has no effect: nothing takes its value"
+
+
+def joined_in_a_chain(node: ast.Compare) -> str:
+    """What is said of `a > 3 & b < 9`, which Python reads as a > (3 & b) < 9; "" of any other comparison."""
+    for middle in node.comparators[:-1]:
+        if isinstance(middle, ast.BinOp) and isinstance(middle.op, (ast.BitAnd, ast.BitOr)):
+            sign = "&" if isinstance(middle.op, ast.BitAnd) else "|"
+            return (
+                f"`{sign}` binds before comparisons, so that this compares {ast.unparse(middle)}: "
+                f"comparisons that are joined stand in brackets, (a > 3) {sign} (b < 9)"
+            )
+    return ""
 
 
 def warn_of_dropped(fn: Any, value: Any) -> None:

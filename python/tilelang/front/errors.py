@@ -119,6 +119,12 @@ def names_bound(code: CodeType, bound: dict[str, int]) -> Iterator[None]:
         line = bound[name]
         if line > place[1]:
             text = f"'{name}' is used before it is bound: line {line} does that; move it above this one"
+        elif line == place[1]:
+            text = (
+                f"'{name}' has no value here: line {line}, the first to bind it, makes it a name of this "
+                f"function alone; give it a value first, or, in a @T.macro that changes a variable of its "
+                f"caller, make it a parameter, `{name}: T.Ref`"
+            )
         else:
             text = (
                 f"'{name}' has no value here: line {line}, the first to bind it, has not run before (a "

@@ -23,7 +23,8 @@ SHADOWED = (
 )
 CONDITIONAL = (
     "is bound under a condition that the device evaluates and read afterwards: make it a variable "
-    "before the `if`, {0} = T.alloc_var(dtype, init), or use `a if condition else b`"
+    "before the `if`, {0} = T.alloc_var(dtype, init), or use `a if condition else b`; a tile is "
+    "allocated before the `if`"
 )
 
 

@@ -129,11 +129,16 @@ def add_cure(error: NameError) -> None:
         error.args = (f"{error}: in kernels, {instead}",)
 
 
-def launched_in_brackets(name: str) -> ArgumentError:
+def launched_in_brackets(name: str, compiled: bool = True) -> ArgumentError:
     """The error of `kernel[grid](x, y)`, as Triton and Numba launch."""
+    call = (
+        f"is called plainly, {name}(x, y)"
+        if compiled
+        else f"is compiled first, tilelang.compile({name})(x, y)"
+    )
     return ArgumentError(
         f"{name}[…]: the grid stands in the kernel, `with T.Kernel(gx, gy, threads=128) as "
-        f"(bx, by):`, and the kernel is called plainly, {name}(x, y)"
+        f"(bx, by):`, and the kernel {call}"
     )
 
 

@@ -114,10 +114,12 @@ class Rewriter(ast.NodeTransformer):
         call.keywords = [at_place_of(ast.keyword(k.arg, self.visit(k.value)), k) for k in node.keywords]
         return call
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        said = effects.idle(node.value)
+    def warn(self, said: str, node: ast.AST) -> None:
         if said:
             warnings.warn_explicit(said, TilelangWarning, self.file, node.lineno)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        self.warn(effects.idle(node.value), node)
         if isinstance(node.value, ast.Call):
             self.hints[node.value] = effects.DROPPED
         return self.generic_visit(node)
@@ -164,6 +166,7 @@ class Rewriter(ast.NodeTransformer):
         return self.help(method, node, op, first, *[_thunk(value) for value in rest])
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.warn(effects.joined_in_a_chain(node), node)
         ops = tuple(_COMPARE[type(op)] for op in node.ops)
         left, *rest = [self.visit(value) for value in (node.left, *node.comparators)]
         if len(rest) == 1:

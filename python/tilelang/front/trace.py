@@ -56,7 +56,7 @@ class Trace:
         self.returns: Any = None  # what `return` gave
         self.breakpoints: list[tuple[str, int]] = []  # (file, line)
         self.large: list[tuple[str, int, int, str]] = []  # tiles beyond registers: file, line, count, text
-        self.tuples: list[tuple[str, tuple]] = []  # names of all indices of a loop, and these
+        self.tuples: list[tuple[str, tuple, Any]] = []  # names of all indices of a loop, these, the loop
         self.rebound: list[tuple[str, str, int]] = []  # tensors without their names: which, text, line
         self.texts: list[Text] = []  # the texts that are traced
         self.eager: Any = None  # the arguments that an eager function meets, see eager.py

@@ -23,6 +23,7 @@ _BINARY = {
     "pow": "pow", "matmul": "matmul", "shl": "lshift", "shr": "rshift",
     "and": "and_", "or": "or_", "xor": "xor",
 }  # fmt: skip
+_BITS = ("and", "or", "xor")
 INPLACE: dict[str, Callable] = {op: getattr(operator, "i" + name.rstrip("_")) for op, name in _BINARY.items()}
 PYTHON: dict[str, Callable] = {op: getattr(operator, name) for op, name in _BINARY.items()}
 for _op in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert"):
@@ -36,6 +37,9 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floo
 # Operators that other files of this room define: see arithmetic.py and vectors.py.
 OPERATORS: dict[str, Callable] = {}
 VECTORS: set[type] = set()  # the kinds of vectors.py
+
+
+_LEAST, _GREATEST = -(1 << 63), (1 << 64) - 1  # of int64 and uint64
 
 
 class Element:
@@ -245,7 +249,12 @@ SLICES = {Region, Lanewise}
 def misuse_of_indices(x: Any) -> str:
     """What is said where x is the tuple of the indices of a kernel or loop, bound to one name; else ""."""
     trace = current()
-    for name, indices in trace.tuples if trace is not None else ():
+    for name, indices, loop in trace.tuples if trace is not None else ():
+        if x is indices and loop.kind == "parallel" and loop.stops[0] == 0:
+            return (
+                f": {name} is a tuple, as the {len(x)} arguments of T.Parallel are extents, not start, stop "
+                "and step: write T.Parallel(n), and compute the index, start + i * step"
+            )
         if x is indices:
             several = ", ".join([f"{name}{d}" for d in range(len(x))])
             return f": {name} is the tuple of the {len(x)} indices of its loop: write `for {several} in …`"
@@ -275,8 +284,12 @@ def refuse_indices(op: str, a: Any, b: Any) -> None:
 def as_value(x: Any) -> Any:
     """A value as the Builder takes it: an Expr or a Python number; elements and variables are loaded."""
     kind = x.__class__
-    if kind is Expr or kind is int or kind is float or kind is bool:
+    if kind is Expr or kind is float or kind is bool:
         return x
+    if kind is int:
+        if _LEAST <= x <= _GREATEST:
+            return x
+        raise fail(f"the number {x} does not fit in 64 bits, the widest integers of a kernel")
     if kind is Element or isinstance(x, Late):
         return x.load()
     if kind is Buffer:
@@ -303,6 +316,8 @@ def as_value(x: Any) -> Any:
     got, kind = type(x).__name__, CompileError
     if is_array(x):
         got, kind = got + "; an array is passed to the compiled kernel, as a tensor", ArrayForNumber
+    elif isinstance(x, str) and x.isdigit():
+        got += f" {x!r}: without the quotes it is a number"
     elif isinstance(x, str):
         got += "; a text belongs into T.print(value, text)"
     elif x.__class__ is tuple:
@@ -344,7 +359,22 @@ def binary(op: str, a: Any, b: Any) -> Any:
         return (a is b) == (op == "eq")
     if current() is None and (isinstance(a, Late) or isinstance(b, Late)):
         return Deferred(op, (a, b))
-    return builder().binary(op, as_value(a), as_value(b))
+    a, b = as_value(a), as_value(b)
+    if op in _BITS:
+        _refuse_float_bits(op, a, b)
+    return builder().binary(op, a, b)
+
+
+def _refuse_float_bits(op: str, a: Any, b: Any) -> None:
+    """An error for `&` of a float, as `x > 3 & x < 9` has it, where & binds before the comparisons."""
+    for x in (a, b):
+        dtype = x.dtype if x.__class__ is Expr else "float" if x.__class__ is float else None
+        if dtype == "float" or dtype is not None and dtype.is_float:
+            sign = SIGNS[op]
+            raise fail(
+                f"`{sign}` takes integer or bool operands, not {dtype}; it binds before comparisons, which "
+                f"stand in brackets beside it, (a > 3) {sign} (b < 9)"
+            )
 
 
 def _refuse_identity(op: str, a: Any, b: Any) -> None:

@@ -30,8 +30,8 @@ def lane_number(lane: Any, count: int, computed: bool = False) -> Any:
     raise fail(
         f"a vector of {count} has the lanes 0 to {count - 1}, not {lane}"
         if computed or lane.__class__ is int
-        else f"{count} values have the lanes 0 to {count - 1}, each a constant, not {lane}; an array whose "
-        "index is computed is T.alloc_local"
+        else f"{count} values have the lanes 0 to {count - 1}, each a constant, not {lane}: let Python run "
+        f"the loop, `for i in [*range({count})]:`, or store them to an array of T.alloc_local(({count},), …)"
     )
 
 

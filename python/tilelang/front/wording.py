@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import Buffer
+from .errors import kind_of
 
 
 def shape_of(x: Buffer) -> str:
@@ -52,6 +53,11 @@ def not_compared(x: Buffer, other: Any) -> str:
         f"; whether both are one buffer is `{x.name} is {other.name}`" if other.__class__ is Buffer else ""
     )
     return whole_tile(x) + asked
+
+
+def given(x: Any) -> str:
+    """What was given where a number is due: a text in quotes, as '64' is none."""
+    return f"{x!r}, which is {kind_of(x)}" if isinstance(x, (str, list, tuple, dict)) else str(x)
 
 
 def no_elements(what: str) -> str:

@@ -16,7 +16,7 @@ from ..front.activation import Activation
 from ..front.addresses import Handle, handle
 from ..front.annotations import Tensor, ptr
 from ..front.errors import CompileError, TilelangWarning, compile_error, names_bound
-from ..front.misuse import add_cure
+from ..front.misuse import add_cure, launched_in_brackets
 from ..front.parse import site_of
 from ..front.results import Results
 from ..front.rewritten import Rewritten, rewrite_kernel
@@ -150,6 +150,9 @@ class PrimFunc:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise fail(f"'{self.name}' is a prim_func, not yet compiled: tilelang.compile({self.name})(...)")
+
+    def __getitem__(self, grid: Any) -> Any:
+        raise launched_in_brackets(self.name, compiled=False)
 
 
 def _add_no_work(trace: Trace) -> None:

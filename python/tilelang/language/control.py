@@ -11,6 +11,7 @@ from ..front.dtypes import as_dtype
 from ..front.loops import Loop
 from ..front.trace import active, fail, in_kernel
 from ..front.values import DEVICE, Late, as_condition, as_value, binary
+from ..front.wording import given
 from .scalar import cast
 from .thread import get_block_binding, get_thread_binding
 from .tile import unused
@@ -201,7 +202,7 @@ def Persistent(
     if not extents:
         raise fail("T.Persistent: the domain needs at least one extent")
     if not hasattr(group_size, "__index__") or operator.index(group_size) < 1:
-        raise fail(f"T.Persistent: group_size must be a positive integer, not {group_size}")
+        raise fail(f"T.Persistent: group_size must be a positive integer, not {given(group_size)}")
     settled = [trace.builder.let("extent", e) if isinstance(e, DEVICE) else e for e in extents]
     return _Persistent(settled, as_value(wave_size), as_value(index), operator.index(group_size))
 

@@ -11,6 +11,7 @@ from ..front.errors import TilelangWarning
 from ..front.loops import whole
 from ..front.trace import active, fail
 from ..front.values import as_value, constant
+from ..front.wording import given
 
 
 class Kernel:
@@ -135,8 +136,8 @@ def integers(value: Any, what: str) -> list[int]:
     for item in items:
         item = whole(item.value if item.__class__ is Expr and item.is_const else item, what)
         if item.__class__ is Expr or not hasattr(item, "__index__") or operator.index(item) < 1:
-            raise fail(f"{what} must be positive integers known while the kernel is built, not {item}")
-        result.append(operator.index(item))
+            raise fail(f"{what} must be positive integers known while the kernel is built, not {given(item)}")
+        result.append(as_value(operator.index(item)))
     return result
 
 

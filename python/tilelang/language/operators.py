@@ -12,6 +12,7 @@ from ..front.indexing import as_operand
 from ..front.offered import named
 from ..front.trace import fail, in_kernel
 from ..front.values import Element, as_value, constant
+from ..front.wording import given
 from . import scalar as _scalar
 from .fold_by import reduce_by
 from .fold_several import reduce_several
@@ -25,7 +26,7 @@ _REDUCERS = ("sum", "max", "min", "prod", "bitand", "bitor", "bitxor")
 
 def _int(value: Any, what: str) -> int:
     if not hasattr(value, "__index__"):
-        raise fail(f"{what} must be an integer known while the kernel is built, not {value}")
+        raise fail(f"{what} must be an integer known while the kernel is built, not {given(value)}")
     return operator.index(value)
 
 

@@ -135,7 +135,8 @@ def vectorcombine(dtype: Any, vec1: Any, vec2: Any) -> Any:
 def _made(dtype: Any, lanes: tuple, what: str) -> Any:
     asked = DataType(dtype)
     if asked.lanes != len(lanes) or asked.with_lanes(1) != lanes[0].dtype:
-        raise fail(f"{what}: dtype is {asked}, but there are {len(lanes)} lanes of {lanes[0].dtype}")
+        have = "is 1 lane" if len(lanes) == 1 else f"are {len(lanes)} lanes"
+        raise fail(f"{what}: dtype is {asked}, but there {have} of {lanes[0].dtype}")
     return lanes[0] if len(lanes) == 1 else vector_of(lanes)
 
 

@@ -12,6 +12,7 @@ from ..front.dtypes import as_dtype
 from ..front.errors import UnknownName, caller_place, compile_error
 from ..front.trace import fail, in_kernel
 from ..front.values import DEVICE, PYTHON, Element, as_value, binary, constant
+from ..front.wording import given
 
 _WHAT = "T.PersistentTileScheduler"
 
@@ -82,7 +83,7 @@ class PersistentTileScheduler:
                 f"{_WHAT} takes m_blocks, n_blocks, num_workers and swizzle_size, then name= and stateful="
             )
         if not hasattr(swizzle_size, "__index__") or operator.index(swizzle_size) < 1:
-            raise fail(f"{_WHAT}: swizzle_size must be a positive integer, not {swizzle_size}")
+            raise fail(f"{_WHAT}: swizzle_size must be a positive integer, not {given(swizzle_size)}")
         self._trace, self._group, self._name = trace, operator.index(swizzle_size), name
         self._rows, self._columns = (self._settled(n) for n in (m_blocks, n_blocks))
         if num_workers is None:

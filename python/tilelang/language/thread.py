@@ -16,6 +16,7 @@ from ..front.registers import WARP, WIDEST_WARP
 from ..front.trace import fail, in_kernel
 from ..front.values import DEVICE, as_condition, as_value, binary, constant
 from ..front.vectors import Vector, as_vector, is_vector
+from ..front.wording import given
 
 
 # ── indices ───────────────────────────────────────────────────────────────────────────────────────────
@@ -88,12 +89,12 @@ def _warp_size(what: str) -> Expr:
     return in_kernel(what).builder.call("warp_size", ())
 
 
-def _size(given: Any, what: str) -> Any:
-    if given is None:
+def _size(size: Any, what: str) -> Any:
+    if size is None:
         return None
-    if not hasattr(given, "__index__") or operator.index(given) < 1:
-        raise fail(f"{what} must be a positive integer, not {given}")
-    return operator.index(given)
+    if not hasattr(size, "__index__") or operator.index(size) < 1:
+        raise fail(f"{what} must be a positive integer, not {given(size)}")
+    return operator.index(size)
 
 
 def get_lane_idx(warp_size: int | None = None) -> Expr:
@@ -126,7 +127,7 @@ def shuffle_elect(thread_extent: int = 0) -> Expr:
     """True in one thread (the first) of every run of thread_extent threads; 0: in one of the block."""
     number = _thread_number("T.shuffle_elect")
     if not hasattr(thread_extent, "__index__") or operator.index(thread_extent) < 0:
-        raise fail(f"T.shuffle_elect: thread_extent must be an integer >= 0, not {thread_extent}")
+        raise fail(f"T.shuffle_elect: thread_extent must be an integer >= 0, not {given(thread_extent)}")
     extent = operator.index(thread_extent)
     return binary("eq", binary("floormod", number, extent) if extent else number, 0)
 

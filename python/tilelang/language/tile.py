@@ -15,6 +15,7 @@ from ..front.loops import serial as _serial
 from ..front.trace import current, fail, in_kernel
 from ..front.values import DEVICE, Element, as_value, constant
 from ..front.vectors import VectorVariable
+from ..front.wording import given
 from .launch import integers
 from .maps import Fragment
 
@@ -407,7 +408,7 @@ def Pipelined(
             "which is decided while the kernel is built: make it a parameter of the function around"
         )
     if not hasattr(known, "__index__") or operator.index(known) < 0:
-        raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {num_stages}")
+        raise fail(f"T.Pipelined: num_stages must be an integer >= 0, not {given(num_stages)}")
     attrs: dict[str, Any] = {"num_stages": operator.index(num_stages)}
     for name, value in {"order": order, "stage": stage, "group": group, "sync": sync}.items():
         attrs |= {} if value is None else {name: _schedule_list(name, value)}
