@@ -176,14 +176,37 @@ bool is_among(const std::vector<Layout>& layouts, const Layout& layout) {
   return std::ranges::any_of(layouts, [&](const Layout& l) { return equal(l, layout); });
 }
 
+// Why no pattern serves an operand: its rows, the parts that each warpgroup has of them, or where it begins.
+std::string why_no_pattern(const TileOperand& t, int bits, int64_t depth, const LayoutContext& ctx) {
+  std::vector<int64_t> shape = tile_shape(ctx.function[t.region.buffer]);
+  int64_t row_bytes = shape.back() * bits / 8;
+  if (row_bytes % 16) return fmt::format("has rows of {} bytes, which is no multiple of 16", row_bytes);
+  Region from_origin = t.region;
+  for (Range& r : from_origin.ranges) r.min = imm(0);
+  std::vector<int64_t> widths = patterns_of({from_origin, t.turned, t.part}, bits, shape, depth, {});
+  if (widths.empty())
+    return fmt::format(
+        "is read in parts of {} columns, which rows of {} bytes do not have as patterns of "
+        "128, 64, 32 or 16 bytes",
+        t.part, row_bytes);
+  int64_t columns = t.turned ? std::max<int64_t>(widths.back(), 16) * 8 / bits : depth;
+  return fmt::format(
+      "begins where no pattern of {} bytes does (its first row must be a multiple of 8, its first column one "
+      "of {})",
+      std::max<int64_t>(widths.back(), 16), columns);
+}
+
 std::string why_no_tile(const TileOperand& t, const Gemm& g, const WgmmaPlan& p, const LayoutContext& ctx) {
   const Function& f = ctx.function;
   const BufferInfo& info = f[t.region.buffer];
   auto said = [&](std::string_view why) { return fmt::format("{} {}", info.name, why); };
-  if (info.scope != Scope::shared) return said("is not in shared memory");
+  if (info.scope != Scope::shared) return said("is not in shared memory (T.alloc_shared)");
   if (t.turned && !p.row->may_turn)
-    return said(fmt::format("has k along its columns, but elements of {} bits are multiplied along rows of k",
-                            info.dtype.bits));
+    return said(fmt::format(
+        "has k along its columns, but elements of {} bits are multiplied along rows of k (store it as {})",
+        info.dtype.bits,
+        &t.region == &(p.transposed ? g.b : g.a) ? "(M, K), without transpose_A"
+                                                 : "(N, K), with transpose_B=True"));
   for (size_t i = 0; i < f.buffers.size(); i++)
     if (BufferId b{int(i)}; b != t.region.buffer && f.storage(b) == f.storage(t.region.buffer))
       return said("shares its memory with another view");
@@ -192,9 +215,7 @@ std::string why_no_tile(const TileOperand& t, const Gemm& g, const WgmmaPlan& p,
   if (dims[0] + 2 != shape.size() || dims[1] + 1 != shape.size())
     return said("does not have its rows and columns as its last two dimensions");
   if (shape[dims[0]] % 8) return said(fmt::format("has {} rows, which is no multiple of 8", shape[dims[0]]));
-  if (layouts_of(t, p.row->k, ctx).empty())
-    return said(fmt::format("has rows of {} bytes, or begins where no pattern of 128, 64 or 32 bytes does",
-                            shape.back() * info.dtype.bits / 8));
+  if (layouts_of(t, p.row->k, ctx).empty()) return said(why_no_pattern(t, info.dtype.bits, p.row->k, ctx));
   std::vector<Layout> any = layouts_of(t.region.buffer, g, p, ctx);
   if (any.empty()) return said("is both operands, which no one pattern of 128, 64 or 32 bytes serves");
   if (!info.layout || is_among(any, from_map(*info.layout))) return "";

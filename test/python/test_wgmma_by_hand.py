@@ -278,7 +278,7 @@ def test_what_is_part_of_the_instruction(tmp_path, body, text):
 
 @pytest.mark.parametrize("threads, why", [
     (96, "wgmma_gemm: the threads [0, 96) are not whole warpgroups of 128: T.gemm computes this by an"),
-    (128, "a is not in shared memory"),
+    (128, "a is not in shared memory (T.alloc_shared): T.gemm computes"),
 ])  # fmt: skip
 def test_what_wgmma_cannot_do(threads, why):
     @T.prim_func
@@ -296,6 +296,42 @@ def test_what_wgmma_cannot_do(threads, why):
     with pytest.raises(tilelang.CompileError) as error:
         tilelang.compile(main, target="sim:sm_90")
     assert "T.wait_wgmma is not an instruction of sm_90, only of sm_90a: T.gemm uses" in str(error.value)
+
+
+@pytest.mark.parametrize("dtype, shape, columns, options, why", [
+    ("float8_e4m3fn", (64, 64), 0, {}, "b has k along its columns, but elements of 8 bits are multiplied "
+     "along rows of k (store it as (N, K), with transpose_B=True)"),
+    ("float8_e4m3fn", (64, 64), 0, {"transpose_A": True, "transpose_B": True}, "(store it as (M, K), without "
+     "transpose_A)"),
+    ("float16", (64, 68), 0, {}, "b has rows of 136 bytes, which is no multiple of 16"),
+    ("float16", (64, 128), 4, {}, "b begins where no pattern of 32 bytes does (its first row must be a "
+     "multiple of 8, its first column one of 16)"),
+    ("float16", (64, 128), 8, {"transpose_B": True}, "its first column one of 16)"),
+])  # fmt: skip
+def test_tiles_that_wgmma_cannot_read(dtype, shape, columns, options, why):
+    """What is in the way, and what would mend it; there it compiles."""
+
+    def multiply(dtype, shape, columns, options):
+        @T.prim_func
+        def main(C: T.Tensor((64, 64), "float32")):
+            with T.Kernel(1, threads=128):
+                a, b = T.alloc_shared((64, 64), dtype), T.alloc_shared(shape, dtype)
+                c = T.alloc_fragment((64, 64), "float32")
+                T.clear(a)
+                T.clear(b)
+                T.wgmma_gemm(a, b[:, columns : columns + 64], c, clear_accum=True, **options)
+                T.wait_wgmma(0)
+                T.copy(c, C)
+
+        return tilelang.compile(main, target=SIM)
+
+    with pytest.raises(tilelang.CompileError, match="wgmma_gemm: ") as error:
+        multiply(dtype, shape, columns, options)
+    assert why in str(error.value)
+    if dtype == "float16":
+        multiply(dtype, (64, 128), 16, options)
+    else:
+        multiply(dtype, shape, columns, {"transpose_B": True})
 
 
 @pytest.mark.parametrize(
