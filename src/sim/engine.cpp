@@ -31,10 +31,11 @@ void combine_chunk(const Chunk& p, const Combination& c) {
 
 // Threads that have arrived more than once.
 static MBarrier::Arrivals repeated(MBarrier::Arrivals came) {
-  std::ranges::sort(came);
+  auto who = [](auto& a) { return std::pair(a.block, a.thread); };
+  std::ranges::sort(came, {}, who);
   MBarrier::Arrivals twice;
   for (size_t i = 1; i < came.size(); i++)
-    if (came[i].first == came[i - 1].first) twice.push_back(came[i]);
+    if (who(came[i]) == who(came[i - 1])) twice.push_back(came[i]);
   return twice;
 }
 

@@ -68,13 +68,18 @@ struct MBarrier {
     int64_t phase = -1, thread = -1, block = -1;
     int32_t site = 0;
   } load = {};
-  bool had_load = false;                                      // one was begun in the last phase that ended
-  using Arrivals = std::vector<std::pair<int64_t, int32_t>>;  // thread and site
-  Arrivals came = {};                                         // in this phase
-  Arrivals ended_with = {};                                   // in the last
-  std::vector<Arrivals> first_phases = {};                    // in the first two of all
-  Arrivals rushed = {};                                       // twice in a phase, in the first such phase
-  std::set<int64_t> arrivers = {};  // all threads that have ever arrived, numbered through the grid
+  bool had_load = false;  // one was begun in the last phase that ended
+  struct Arrival {
+    int32_t site = 0;
+    int64_t block = 0, thread = 0;  // of the cluster; in it
+    auto operator<=>(const Arrival&) const = default;
+  };
+  using Arrivals = std::vector<Arrival>;
+  Arrivals came = {};                       // in this phase
+  Arrivals ended_with = {};                 // in the last
+  std::vector<Arrivals> first_phases = {};  // in the first two of all
+  Arrivals rushed = {};                     // twice in a phase, in the first such phase
+  std::set<int64_t> arrivers = {};          // all threads that have ever arrived, numbered through the grid
   // A warp of which one arrival has ended a phase, where, and the first lane that came in the next.
   Warp* crowded_by = nullptr;
   int32_t crowded_at = 0;

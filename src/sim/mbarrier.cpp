@@ -103,10 +103,10 @@ void expect_bytes(const Execution& x, MBarrier& m, int lane) {
   x.warp.block->race_detector->memory_version++;
 }
 
-void check_room(const Execution& x, const MBarrier& m, int lane) {
+void check_room(const Execution& x, const Block& of, const MBarrier& m, int lane) {
   if (m.pending == 0)
     stop(Finding::Kind::barrier, x.site.span, "{}: {}", x.site.intrinsic->name,
-         no_room(x.warp, m, lane, address_of_barrier(x, 0, lane)));
+         no_room(x.warp, of, m, lane, address_of_barrier(x, 0, lane)));
 }
 
 // One instruction of a warp should not end a phase and go on in the next: no thread could wait in between.
@@ -118,7 +118,7 @@ void note_crowd(const Execution& x, MBarrier& m, int lane, int64_t began_in) {
 void come(const Execution& x, const Block& of, MBarrier& m, int lane) {
   int64_t thread = x.warp.first + lane;
   if (Clocks* clocks = clocks_of(x)) m.joined = merge(m.joined, clocks->release(thread));
-  m.came.emplace_back(thread, x.site.site);
+  m.came.push_back({x.site.site, x.warp.block->number, thread});
   m.arrivers.insert(x.warp.block->number * x.warp.code->thread_count() + thread);
   m.pending--;
   x.warp.block->race_detector->memory_version++;
@@ -136,7 +136,7 @@ void arrive(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     MBarrier& m = barrier_of(x, 0, lane, Touch::atomic_update);
     note_crowd(x, m, lane, began_in.try_emplace(&m, m.phase).first->second);
-    check_room(x, m, lane);
+    check_room(x, *x.warp.block, m, lane);
     if (expects) expect_bytes(x, m, lane);
     if (x.row<AsyncInstr>().gives_state()) x.give(lane, scalar(PhaseState{m.life, m.phase}.packed()));
     come(x, *x.warp.block, m, lane);
@@ -149,7 +149,7 @@ void arrive_there(const Execution& x) {
   for_lanes(x.lanes, [&](int lane) {
     Block& of = block_of_rank(x, lane, x.value(1, lane).i);
     MBarrier& m = barrier_in(x, of, 0, lane, Touch::atomic_update);
-    check_room(x, m, lane);
+    check_room(x, of, m, lane);
     come(x, of, m, lane);
   });
 }
@@ -165,7 +165,7 @@ void arrive_later(const Execution& x) {
     bool counted = x.row<AsyncInstr>().does == AsyncKind::signal_counted;
     if (counted) m.arrivers.insert(x.warp.block->number * x.warp.code->thread_count() + thread);
     m.pending += !counted;
-    m.came.emplace_back(thread, x.site.site);
+    m.came.push_back({x.site.site, x.warp.block->number, thread});
     uint32_t epoch = engine.groups(Timeline::copies, thread).epoch++;
     AsyncCopy b{.thread = thread,
                 .epoch = epoch,

@@ -15,19 +15,27 @@ std::string on_line(const Code& code, int32_t site) {
   return span ? fmt::format(" (line {})", span.line) : "";
 }
 
+// " of block (1, 0)", where blocks reach each other.
+std::string of_block(const Block& from, int64_t number) {
+  if (!from.cluster) return "";
+  for (auto* block : from.cluster->blocks)
+    if (block->number == number) return " of " + block->where.substr(0, block->where.find(" of "));
+  return "";
+}
+
 // "threads [0, 128) (line 7), thread 160 (line 9)"
-std::string arrivals(const Code& code, MBarrier::Arrivals all) {
+std::string arrivals(const Block& block, MBarrier::Arrivals all) {
   constexpr size_t most = 4;
-  std::ranges::sort(all, {}, [](auto& a) { return std::pair(a.second, a.first); });
+  std::ranges::sort(all);
   all.erase(std::ranges::unique(all).begin(), all.end());
   std::string text;
   size_t runs = 0, told = 0;
   for (size_t i = 0, end = 0; i < all.size() && runs < most; i = end, runs++, told = end) {
-    auto [thread, site] = all[i];
-    for (end = i + 1; end < all.size() && all[end] == std::pair(thread + int64_t(end - i), site);) end++;
-    std::string who = end == i + 1 ? fmt::format("thread {}", thread)
-                                   : fmt::format("threads [{}, {})", thread, thread + int64_t(end - i));
-    text += (i ? ", " : "") + who + on_line(code, site);
+    MBarrier::Arrival next = all[i];
+    for (end = i; end < all.size() && all[end] == next; end++) next.thread++;
+    std::string who = end == i + 1 ? fmt::format("thread {}", all[i].thread)
+                                   : fmt::format("threads [{}, {})", all[i].thread, next.thread);
+    text += (i ? ", " : "") + who + of_block(block, next.block) + on_line(block.code, next.site);
   }
   return told < all.size() ? fmt::format("{} and {} more", text, all.size() - told) : text;
 }
@@ -63,6 +71,10 @@ std::string let_arrive(int64_t count) {
                     : fmt::format("let only {} of them arrive", count);
 }
 
+bool is_of(const Warp& w, const MBarrier::Arrival& a) {
+  return a.block == w.block->number && a.thread >= w.first && a.thread < w.first + w.lane_count();
+}
+
 bool has_thread_in(const Warp& w, const std::set<int64_t>& arrivers) {
   int64_t first = w.block->number * w.code->thread_count() + w.first;
   auto it = arrivers.lower_bound(first);
@@ -89,10 +101,10 @@ int64_t first_unseen(const Warp& w, const MBarrier& m) {
 bool counts_too_few(const MBarrier& m) { return int64_t(m.arrivers.size()) > m.count; }
 
 // `all`: nobody arrives any more.
-std::string cause_in_count(const Code& code, std::string_view name, const MBarrier& m, bool all) {
+std::string cause_in_count(const Block& block, std::string_view name, const MBarrier& m, bool all) {
   std::string ended;
   for (size_t i = 0; i < m.first_phases.size(); i++)
-    ended += fmt::format("{}phase {} ended with {}", i ? ", " : ": ", i, arrivals(code, m.first_phases[i]));
+    ended += fmt::format("{}phase {} ended with {}", i ? ", " : ": ", i, arrivals(block, m.first_phases[i]));
   size_t threads = m.arrivers.size();
   return fmt::format(
       "{} counts {} in each phase, but {} threads {} at it{}; count all of them (T.alloc_barrier({})), or {}",
@@ -101,9 +113,9 @@ std::string cause_in_count(const Code& code, std::string_view name, const MBarri
 }
 
 // Those that arrive run ahead of a warp that waits.
-std::string cause_in_order(const Code& code, const MBarrier::Arrivals& with) {
+std::string cause_in_order(const Block& block, const MBarrier::Arrivals& with) {
   return fmt::format("nothing makes {} wait for this warp: {}",
-                     with.empty() ? "those that end the phase" : arrivals(code, with) + ", which arrive,",
+                     with.empty() ? "those that end the phase" : arrivals(block, with) + ", which arrive,",
                      cure_by_empty());
 }
 
@@ -144,7 +156,7 @@ bool is_overtaken(const Warp& w, const MBarrier& m) {
 
 // It waits for the phase under way, though the one before has ended, which it has not seen.
 bool asks_other_parity(const Warp& w, const MBarrier& m) {
-  auto own = [&](auto& a) { return a.first >= w.first && a.first < w.first + w.lane_count(); };
+  auto own = [&](auto& a) { return is_of(w, a); };
   return !w.awaits_by_state && first_unseen(w, m) == m.phase - 1 && std::ranges::none_of(m.came, own);
 }
 
@@ -154,7 +166,7 @@ bool lacks_arrival(const MBarrier& m) { return m.arrivers.empty() && m.load.phas
 std::string cause_of(const Warp& w, const MBarrier& m, std::span<const Warp* const> others) {
   const Code& code = *w.code;
   std::string name = name_of_barrier(code, w.awaited);
-  if (counts_too_few(m)) return cause_in_count(code, name, m, true);
+  if (counts_too_few(m)) return cause_in_count(*w.block, name, m, true);
   if (lacks_arrival(m))
     return fmt::format(
         "a copy{} counts its bytes in this phase, but nobody arrives: put T.barrier_arrive({}) behind the "
@@ -165,7 +177,7 @@ std::string cause_of(const Warp& w, const MBarrier& m, std::span<const Warp* con
     int64_t unseen = first_unseen(w, m);
     return fmt::format("phases {} {} {} ended before it waited for phase {}: {}", unseen,
                        unseen + 2 == m.phase ? "and" : "to", m.phase - 1, unseen,
-                       cause_in_order(code, m.ended_with));
+                       cause_in_order(*w.block, m.ended_with));
   }
   if (asks_other_parity(w, m))
     return fmt::format("the phase before has ended: was parity {} meant?", 1 - m.phase % 2);
@@ -174,7 +186,7 @@ std::string cause_of(const Warp& w, const MBarrier& m, std::span<const Warp* con
            "parity 1";
   if (m.phase > 0 && m.came.empty() && !m.ended_with.empty())
     return fmt::format("the phase before ended with {}, and none of them arrives again",
-                       arrivals(code, m.ended_with));
+                       arrivals(*w.block, m.ended_with));
   return "";
 }
 
@@ -191,14 +203,15 @@ std::string name_of_barrier(const Code& code, int64_t address) {
   return {};
 }
 
-std::string no_room(const Warp& w, const MBarrier& m, int lane, int64_t address) {
+std::string no_room(const Warp& w, const Block& of, const MBarrier& m, int lane, int64_t address) {
   int64_t thread = w.first + lane;
-  bool again = std::ranges::any_of(m.came, [&](auto& a) { return a.first == thread; });
+  bool again =
+      std::ranges::any_of(m.came, [&](auto& a) { return a.block == w.block->number && a.thread == thread; });
   std::string ahead = again ? why_ahead(*w.block, thread) : "";
   return fmt::format(
       "{} arrives at {}{}, but phase {} has the {} that it counts ({}), and {} bytes are still to land: {}",
-      describe_thread(w, lane), name_of_barrier(*w.code, address), again ? " again" : "", m.phase,
-      arrivals_counted(m.count), arrivals(*w.code, m.came), m.bytes,
+      describe_thread(w, lane), name_of_barrier(*w.code, address) + of_block(of, of.number),
+      again ? " again" : "", m.phase, arrivals_counted(m.count), arrivals(of, m.came), m.bytes,
       !ahead.empty() ? ahead
       : again
           ? "wait for the phase first, and expect as many bytes as its copies bring"
@@ -221,15 +234,12 @@ void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m) {
     if (tells) continue;
     Finding f{.kind = Finding::Kind::barrier};
     std::string name = name_of_barrier(block.code, barrier);
-    auto own = [&, from = first](auto& a) {
-      return a.first >= from && a.first < from + seen.warp->lane_count();
-    };
+    auto own = [&warp = *seen.warp](auto& a) { return is_of(warp, a); };
     bool other_parity = !seen.by_state && (seen.again || std::ranges::any_of(m.came, own));
     std::string cause = cause_in_constant_parity(*seen.warp, m);
-    if (counts_too_few(m)) cause = cause_in_count(block.code, name, m, false);
+    if (counts_too_few(m)) cause = cause_in_count(block, name, m, false);
     if (cause.empty())
-      cause = other_parity ? fmt::format("was parity {} meant?", m.phase % 2)
-                           : cause_in_order(block.code, m.came);
+      cause = other_parity ? fmt::format("was parity {} meant?", m.phase % 2) : cause_in_order(block, m.came);
     std::string then =
         seen.by_state
             ? "the state that it waits by serves no more"
@@ -238,9 +248,8 @@ void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m) {
         "{} waits here for the phase before phase {} of {}, and nothing makes phase {} wait for that: if it "
         "ends first, {}; {}",
         describe_thread(*seen.warp, 0), m.phase, name, m.phase, then, cause);
-    if (!m.came.empty()) f.other_thread = m.came[0].first;
-    block.race_detector->report(*seen.warp, 0, std::move(f), seen.site,
-                                m.came.empty() ? -1 : m.came[0].second);
+    if (!m.came.empty()) f.other_thread = m.came[0].thread;
+    block.race_detector->report(*seen.warp, 0, std::move(f), seen.site, m.came.empty() ? -1 : m.came[0].site);
   }
 }
 
@@ -252,7 +261,7 @@ void check_crowds(const Block& block) {
     f.text = fmt::format(
         "{} arrives here together with threads that have just ended the phase before, so "
         "that none could wait for it; {}",
-        describe_thread(w, m.crowding), cause_in_count(block.code, name_of_barrier(block.code, at), m, true));
+        describe_thread(w, m.crowding), cause_in_count(block, name_of_barrier(block.code, at), m, true));
     block.race_detector->report(w, m.crowding, std::move(f), m.crowded_at);
   }
 }
@@ -302,10 +311,10 @@ std::string why_ended_early(const Block& block, int64_t reader, int64_t barrier,
   bool waited = seen != m.seen_by.end() && seen->second.phase == m.phase - 1;
   if (!waited || load.phase != m.phase || m.had_load || has_come(code, m, load)) return "";
   return fmt::format(
-      "phase {} of {}, for which the reader has waited, ended with {} before thread {} began this copy{}, "
+      "phase {} of {}, for which the reader has waited, ended with {} before thread {}{} began this copy{}, "
       "whose bytes were not yet expected: let the thread that begins the copy arrive behind it",
-      m.phase - 1, name_of_barrier(code, barrier), arrivals(code, m.ended_with), load.thread,
-      on_line(code, load.site));
+      m.phase - 1, name_of_barrier(code, barrier), arrivals(block, m.ended_with), load.thread,
+      of_block(block, load.block), on_line(code, load.site));
 }
 
 std::string why_alone(const Warp& w, int64_t thread, std::string_view did) {
@@ -339,7 +348,7 @@ std::string why_not_counted(const Block& block, int64_t reader, int64_t writer) 
         "thread {}, which writes it, has waited for {}, which counts {}, but phase {} ended with {}, and the "
         "warp of thread {} was not among them: let it arrive there, too, and count it (T.alloc_barrier(n))",
         writer, name_of_barrier(code, at), arrivals_counted(m.count), m.phase - 1,
-        arrivals(code, m.ended_with), reader);
+        arrivals(block, m.ended_with), reader);
   }
   return "";
 }
@@ -366,15 +375,15 @@ std::string why_unordered(const Warp& w, int64_t thread) {
     if (!m.seen_by.contains(w.first) && !m.seen_by.contains(thread / w.lane_count() * w.lane_count()))
       continue;
     std::string name = name_of_barrier(code, at);
-    if (counts_too_few(m)) return cause_in_count(code, name, m, false);
+    if (counts_too_few(m)) return cause_in_count(*w.block, name, m, false);
     for (auto& [first, seen] : m.seen_by)
       if (seen.again && !seen.by_state && m.phase > 1) return told_twice(first, seen, code, at);
     if (m.rushed.empty()) continue;
-    std::string why = why_ahead(*w.block, m.rushed[0].first);
+    std::string why = m.rushed[0].block == w.block->number ? why_ahead(*w.block, m.rushed[0].thread) : "";
     if (why.empty())
       why = fmt::format(
           "nothing makes {}, which arrived more than once in one phase of {}, wait for its end: {}",
-          arrivals(code, m.rushed), name, cure_by_empty());
+          arrivals(*w.block, m.rushed), name, cure_by_empty());
     return why;
   }
   return "";
@@ -399,7 +408,7 @@ int told_of_phase(const Warp& w) {
 // "; thread 128 waits at barrier 4 (line 7), where 128 of 256 threads have arrived"
 static std::string waits_at_barrier(const Warp& w) {
   const CallSite& at = waits_at(w);
-  std::string text = fmt::format("; thread {} waits at ", w.first);
+  std::string text = fmt::format("; thread {}{} waits at ", w.first, of_block(*w.block, w.block->number));
   if (w.barrier < 0) return text + fmt::format("{}{}", at.intrinsic->name, on_line(*w.code, at.site));
   const NamedBarrier& b = w.block->barriers.at(w.barrier);
   return text + fmt::format("barrier {}{}, where {} of {} threads have arrived", w.barrier,
@@ -409,7 +418,7 @@ static std::string waits_at_barrier(const Warp& w) {
 Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
   const Code& code = *w.code;
   const MBarrier& m = w.block->engine->barriers.at(w.awaited);
-  std::string came = m.came.empty() ? "no thread has arrived" : arrivals(code, m.came) + " came";
+  std::string came = m.came.empty() ? "no thread has arrived" : arrivals(*w.block, m.came) + " came";
   Finding f{.kind = Finding::Kind::deadlock, .span = code.sites[size_t(w.awaits_at)].span};
   f.thread = w.first + w.awaiting;
   std::string cause = cause_of(w, m, others);
@@ -424,19 +433,21 @@ Finding phase_finding(const Warp& w, std::span<const Warp* const> others) {
   constexpr size_t most = 4;
   std::set<std::pair<int64_t, int32_t>> told = {{w.awaited, w.awaits_at}};
   for (auto* other : others) {
-    if (told.size() > most || other->block != w.block) continue;
+    if (told.size() > most || other->block->cluster != w.block->cluster) continue;
+    if (!w.block->cluster && other->block != w.block) continue;
     if (is_waiting(*other) && told.emplace(-1 - other->barrier, waits_at(*other).site).second)
       f.text += waits_at_barrier(*other);
     if (is_waiting(*other) || other->awaited < 0) continue;
     if (!told.emplace(other->awaited, other->awaits_at).second) continue;
     const Span& there = code.sites[size_t(other->awaits_at)].span;
-    f.text += fmt::format("; thread {} {}{}, {}", other->first + other->awaiting, awaited_by(*other),
+    f.text += fmt::format("; thread {}{} {}{}, {}", other->first + other->awaiting,
+                          of_block(*w.block, other->block->number), awaited_by(*other),
                           there ? fmt::format(" on line {}", there.line) : "",
-                          missing_in(w.block->engine->barriers.at(other->awaited)));
+                          missing_in(other->block->engine->barriers.at(other->awaited)));
   }
   if (!m.came.empty()) {
-    f.other_thread = m.came[0].first;
-    f.other = code.sites[size_t(m.came[0].second)].span;
+    f.other_thread = m.came[0].thread;
+    f.other = code.sites[size_t(m.came[0].site)].span;
   }
   return f;
 }

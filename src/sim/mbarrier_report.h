@@ -11,8 +11,8 @@ namespace tl::sim {
 std::string name_of_barrier(const Place& p, int64_t address);
 std::string name_of_barrier(const Code& code, int64_t address);
 
-// A thread arrives in a phase that has all its arrivals, and waits for bytes.
-std::string no_room(const Warp& w, const MBarrier& m, int lane, int64_t address);
+// A thread arrives at that block's barrier in a phase that has all its arrivals, and waits for bytes.
+std::string no_room(const Warp& w, const Block& of, const MBarrier& m, int lane, int64_t address);
 // Does everything that ends the phase under way come after what warps have seen of the one before?
 void check_overtaken(const Block& block, int64_t barrier, const MBarrier& m);
 // Barriers of a block that ends, at which one instruction of a warp has arrived in several phases.

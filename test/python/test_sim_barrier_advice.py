@@ -199,3 +199,55 @@ def test_a_parity_that_starts_again_for_each_tile():
         text = first(main, seed, tiles, np.zeros_like(tiles)).text
         assert "twice for the end of one phase of " in text, text
         assert "wait for it before that" not in text
+
+
+# ── barriers that blocks of a cluster reach ───────────────────────────────────────────────────────────
+Pair = T.Tensor((2, 64), "float32")
+
+
+def pair():
+    return np.ones((2, 64), "float32"), np.zeros((2, 64), "float32")
+
+
+def test_a_deadlock_in_a_cluster_names_blocks():
+    @T.prim_func
+    def main(A: Pair, B: Pair):
+        with T.Kernel(2, threads=64, cluster_dims=2) as b:
+            x = T.alloc_cluster_barrier(3)
+            if T.get_thread_binding() == 5:
+                T.mbarrier_arrive(x, cta_id=0)
+            T.barrier_wait(x, 0)
+            T.copy(A[b, :], B[b, :])
+
+    for seed in range(4):
+        text = first(main, seed, *pair()).text
+        own, other = ("0", "1") if " of block (0) of main waits" in text else ("1", "0")
+        assert f" of block ({own}) of main waits for phase 0 of x[0]" in text, text
+        assert "block (0)" in text and "block (1)" in text, text
+        if own == "0":
+            assert "thread 5 of block (0) (line " in text and ", thread 5 of block (1) (line " in text, text
+        else:
+            assert f"; thread 0 of block ({other}) waits" in text, text
+
+
+def test_an_arrival_too_many_from_another_block():
+    """Threads of one number, of two blocks, are not one thread."""
+
+    @T.prim_func
+    def main(A: Pair, B: Pair):
+        with T.Kernel(2, threads=64, cluster_dims=2) as b:
+            x = T.alloc_cluster_barrier(1)
+            if T.get_thread_binding() == 0 and b == 0:
+                T.mbarrier_expect_tx(x, 256)
+                T.mbarrier_arrive(x, cta_id=0)
+            T.cluster_sync()
+            if T.get_thread_binding() == 0 and b == 1:
+                T.mbarrier_arrive(x, cta_id=0)
+            T.cluster_sync()
+            T.copy(A[b, :], B[b, :])
+
+    text = first(main, 0, *pair()).text
+    assert (
+        "thread 0 of block (1) of main arrives at x[0] of block (0), but phase 0 has the 1 arrival" in text
+    ), text
+    assert "(thread 0 of block (0) (line " in text and "again" not in text, text
