@@ -176,6 +176,15 @@ int64_t index_of(const Warp& w, const Place& p, int lane, const std::byte* at) {
   return (at - base) / p.type.bytes();
 }
 
+// What was written to a place; the user has no name for one that a statement makes for itself.
+std::string written_before(const Code& code, const Place& p) {
+  Span made = (*code.function)[BufferId{int(p.id)}].span;
+  bool own = made && std::ranges::any_of(code.sites, [&](const Site& s) {
+               return s.span == made && s.stmt && !s.stmt.as<Alloc>();
+             });
+  return own ? fmt::format("line {} left behind", made.line) : "was written to " + p.name;
+}
+
 }  // namespace
 
 void RaceDetector::access(Warp& w, const Place& p, int lane, const std::byte* at, int64_t bytes, Touch touch,
@@ -347,8 +356,8 @@ void RaceDetector::undefined(Warp& w, int lane, const Origin& origin, int32_t si
   bool own = p.scope == Scope::fragment || p.scope == Scope::local;
   std::string why = own ? "it has not written it" : "no thread has written it";
   if (origin.stale >= 0)
-    why = fmt::format("it holds what was written to {}, which was in the same memory before",
-                      code.places[size_t(origin.stale)].name);
+    why = fmt::format("it holds what {}, which was in the same memory before",
+                      written_before(code, code.places[size_t(origin.stale)]));
   int reader = origin.thread < 0 ? lane : int(origin.thread - w.first);
   Finding f{.kind = Finding::Kind::unwritten,
             .text = fmt::format("{}[{}] is read by {}, but {}{}; {}", p.name, origin.index,

@@ -280,3 +280,41 @@ def test_a_barrier_is_not_advised_where_not_all_threads_come(inside, advice):
     with open(__file__) as file:
         line = {n for n, text in enumerate(file, 1) if text.strip() == "if tx < 64:"}
     assert any(found.text.endswith(advice.format(n)) for n in line), found.text
+
+
+def test_memory_that_a_statement_took_for_itself():
+    """The fold exchanges partial results through shared memory, to which only the compiler gives a name."""
+
+    @T.prim_func
+    def main(A: T.Tensor((1, 128), "float32"), B: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=128):
+            f = T.alloc_fragment((1, 128), "float32")
+            g = T.alloc_fragment((1,), "float32")
+            T.copy(A, f)
+            T.reduce_sum(f, g, dim=1)
+            T.copy(g, B[0:1])
+            s = T.alloc_shared((128,), "float32")
+            T.copy(s, B)
+            s[0] = 1.0
+
+    with pytest.raises(tilelang.SimulationError) as caught:
+        tilelang.compile(main, target="sim:sm_80")(np.zeros((1, 128), "f4"), np.zeros(128, "f4"))
+    line = main.span[1] + 6
+    assert f"it holds what line {line} left behind, which was in the same memory before" in str(caught.value)
+
+
+def test_memory_that_a_tile_of_the_users_had():
+    @T.prim_func
+    def main(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=128):
+            first = T.alloc_shared((128,), "float32")
+            T.copy(A, first)
+            T.copy(first, B)
+            second = T.alloc_shared((128,), "float32")
+            T.copy(second, B)
+            second[0] = 1.0
+
+    with pytest.raises(
+        tilelang.SimulationError, match="it holds what was written to first, which was in the"
+    ):
+        tilelang.compile(main, target="sim:sm_80")(np.zeros(128, "f4"), np.zeros(128, "f4"))
