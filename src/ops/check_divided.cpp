@@ -24,7 +24,7 @@ bool is_effect(const Call& c) { return c.intrinsic->effect == Intrinsic::Effect:
 
 // ── a nest ──────────────────────────────────────────────────────────────────────────────────────────────
 struct Nest {
-  std::vector<Expr> loops = {};
+  std::vector<Expr> loops = {}, turning = {};  // the second: those of several iterations
   int64_t iterations = 1;
   Facts facts = {};
   Stmt body = {};
@@ -34,6 +34,7 @@ struct Nest {
     for (auto* n = &outermost; n && n->loop == Loop::parallel; n = body.as<For>()) {
       loops.push_back(n->var);
       auto extent = as_int(n->extent);
+      if (extent != 1) turning.push_back(n->var);
       iterations *= std::clamp<int64_t>(extent.value_or(2), 0, 2);
       if (extent) facts.bind(n->var, Interval{0, *extent - 1});
       body = n->body;
@@ -236,10 +237,10 @@ struct Divided {
         [&](const Var& n) { return by_thread.contains(&n); });
   }
 
-  // The same choice as that of parallel.cpp (is_thread_local).
+  // The same choice as those of parallel.cpp (is_thread_local) and own_work.cpp.
   Reason reason(const Nest& nest, const Buffers& inner, Span loop) const {
     Reason found{.loop = loop};
-    bool writes = false, touches = false, by_name = false;
+    bool writes = false, touches = false, by_name = false, own_places = true;
     auto take = [&](std::string what, Span span) {
       if (!found) found.what = std::move(what), found.span = span;
     };
@@ -255,14 +256,24 @@ struct Divided {
           if (inner.contains(f.storage(n.buffer))) return;
           index(n.buffer, n.index);
           writes = true;
-          if (!is_own_array(f, n.buffer))
-            take((f[n.buffer].reducer.empty() ? "stores to " : "contributes to ") + f[n.buffer].name, n.span);
+          if (is_own_array(f, n.buffer)) return;
+          own_places = own_places && is_own_place(nest, n);
+          take((f[n.buffer].reducer.empty() ? "stores to " : "contributes to ") + f[n.buffer].name, n.span);
         },
         [&](const Call& n) {
           if (is_effect(n) && n.dtype != none_type)
-            take(fmt::format("asks for what {} gives", n.intrinsic->name), n.span);
+            own_places = false, take(fmt::format("asks for what {} gives", n.intrinsic->name), n.span);
         });
-    return writes && touches && by_name ? Reason{} : found;
+    return writes && ((touches && by_name) || own_places) ? Reason{} : found;
+  }
+  // Does the thread's number name it, and has every iteration one of its own there?
+  bool is_own_place(const Nest& nest, const Store& n) const {
+    std::vector<Expr> at = nest.resolved(n.index);
+    return f[n.buffer].reducer.empty() && f[n.buffer].scope != Scope::fragment &&
+           std::ranges::any_of(at, [&](auto& i) { return names_thread(i); }) &&
+           std::ranges::all_of(nest.turning, [&](auto& v) {
+             return std::ranges::any_of(at, [&](auto& i) { return uses_var(i, v); });
+           });
   }
 
   // `who` has done `what` to it, in the loop.

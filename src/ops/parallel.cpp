@@ -75,8 +75,10 @@ std::optional<Fragment> follow_copies(const ParallelNest& nest, const LayoutCont
 }
 
 // Is the nest each thread's own business?  It is if it writes to arrays of the thread alone, or moves between
-// one and a place that the thread's index names.
+// one and a place that the thread's index names; or if own_work.cpp has seen that it names the place by
+// whatever way, and has marked the nest: then its atomic updates are each thread's, too.
 bool is_thread_local(const ParallelNest& nest, const Function& f, const Kernel& k) {
+  if (nest.attrs.get_int("own")) return true;
   std::set<BufferId> inner;  // allocated in the body: each iteration's
   visit(nest.body, [&](const Alloc& n) { inner.insert(n.buffer); });
   bool writes = false, only_local = true, touches = false, names_thread = false;
@@ -230,6 +232,7 @@ bool is_effect(const Call& n) { return n.intrinsic->effect == Intrinsic::Effect:
 // with all that uses it; so must what reads a buffer and writes to it.  Is that so for a statement of this
 // body?
 bool runs_once(const ParallelNest& nest, const Function& f, bool own) {
+  if (nest.attrs.get_int("own")) return false;
   bool found = contains(nest.body, [](const Call& n) { return is_effect(n) && n.dtype != none_type; });
   if (found && stores_fragment(nest, f)) refuse_copies(nest, f);
   return found || (is_in_place(nest, f) && !own);
@@ -270,6 +273,7 @@ Stmt body_at(const ParallelNest& nest, const FragmentLoops& loops, LowerContext&
       },
       [&](const Eval& n, Rewriter& self) -> Stmt {  // … and have one effect
         Stmt s = self.children(n);
+        if (nest.attrs.get_int("own")) return s;
         auto* c = s.as<Eval>()->value.as<Call>();
         if (!c || !is_effect(*c) || !loops.first_replica) return s;
         if (obeys_mask(*c->intrinsic)) return eval(with_place_mask(*c, loops.first_replica), n.span);

@@ -7,6 +7,7 @@
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/tma_boxes.h"
+#include "pass/own_work.h"
 #include "target/effects.h"
 #include "target/said.h"
 
@@ -17,6 +18,7 @@ struct BulkUpdates {
   Function& f;
   const Target& target;
   Facts facts;
+  Varying varying{.f = f};
 
   // What only a call could tell must be known here: the other way is open.
   void check_tensor(const Tile& t, const Region& to) const {
@@ -43,6 +45,9 @@ struct BulkUpdates {
     const Intrinsic* row = find_instr(fmt::format("cp_reduce_async_bulk_tensor_1d_{}", op));
     if (target.lacks(*row)) fail(t.span, "{} has no tensor memory accelerator", said(target));
     if (t.attrs.find("memory_order")) fail(t.span, "it has no memory order");
+    if (is_own_work(Stmt(&t), f, varying))
+      fail(t.span,
+           "the number of a thread names the place, and the accelerator's work is begun by one for all");
     check_tensor(t, to);
     std::vector<Stmt> stmts;
     Region source = value;
@@ -81,7 +86,9 @@ struct BulkUpdates {
 }  // namespace
 
 Stmt with_bulk_updates(Function& f, const Kernel& k, const Target& target) {
+  if (!contains(k.body, [](const Tile& t) { return t.attrs.get_int("use_tma") != 0; })) return k.body;
   BulkUpdates updates{f, target, facts_of(f, k)};
+  updates.varying.find(k.body);
   return rewrite(k.body, [&](const Tile& t, Rewriter& self) -> Stmt {
     return t.attrs.get_int("use_tma") ? updates.tile(t) : self.children(t);
   });

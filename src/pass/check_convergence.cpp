@@ -5,6 +5,7 @@
 #include "arith/simplify.h"
 #include "base/error.h"
 #include "pass/form_teams.h"
+#include "pass/own_work.h"
 
 namespace tl {
 namespace {
@@ -103,8 +104,10 @@ struct Flow final : Rewriter {
   Stmt operator()(const Stmt& s) override {
     if (needs_all_threads(s)) {
       if ((!under.why.empty() || !gone.why.empty()) && is_collective(s, f, varying)) refuse(s);
-      if (auto* t = s.as<Tile>()) check_conditions(*t);
-      return s;
+      auto* t = s.as<Tile>();
+      if (t) check_conditions(*t);
+      bool divided = !t || row_of(*t).nest;
+      return divided && is_own_work(s, f, varying) ? as_own_work(s) : s;
     }
     if (auto* n = s.as<For>()) return loop(*n);
     if (auto* n = s.as<While>()) return loop(*n);

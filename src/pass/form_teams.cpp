@@ -12,38 +12,12 @@
 #include "base/error.h"
 #include "ir/text.h"
 #include "ops/op.h"
+#include "pass/own_work.h"
 #include "pass/thread_values.h"
 #include "target/effects.h"
 
 namespace tl {
 namespace {
-
-// Does a tile operator or parallel loop work on the thread's own arrays?  Then each thread runs it for
-// itself.
-bool is_own(const Stmt& s, const Function& f, const Varying& varying) {
-  auto array = [&](BufferId b) {
-    return f[b].scope == Scope::local && !f[b].shape.empty() && f[b].reducer.empty();
-  };
-  bool writes = false, only_local = true, touches = false, names_thread = false;
-  if (auto* t = s.as<Tile>()) {
-    for (size_t i = 0; i < t->operands.size(); i++) {
-      auto* r = std::get_if<Region>(&t->operands[i]);
-      if (!r) continue;
-      if (f[r->buffer].scope == Scope::fragment && !row_of(*t).nest) return false;  // its parts are exchanged
-      touches |= array(r->buffer);
-      for (auto& range : r->ranges) names_thread |= varying.differs(range.min);
-      if (t->op->operands[i].access == Access::read) continue;
-      writes = true;
-      only_local &= array(r->buffer);
-    }
-  } else {
-    visit(s, [&](const Store& n) {
-      writes = true;
-      only_local &= array(n.buffer);
-    });
-  }
-  return writes && (only_local || (touches && names_thread));
-}
 
 std::string range_text(const Team& t) { return fmt::format("[{}, {})", t.first, t.first + t.count); }
 
@@ -324,7 +298,7 @@ bool is_collective(const Stmt& s, const Function& f, const Varying& varying) {
   auto* loop = s.as<For>();
   auto* t = s.as<Tile>();
   bool together = (t && !t->body) || (loop && loop->loop == Loop::parallel);
-  return together && !is_own(s, f, varying);
+  return together && !is_own_work(s, f, varying);
 }
 
 Stmt form_teams(const Function& f, const Kernel& k, const Target& target,

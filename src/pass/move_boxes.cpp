@@ -67,7 +67,7 @@ struct BoxMover : ScopedRewriter {
   // A copy between a tensor and a tile, by all threads.
   bool is_candidate(const Stmt& s) const {
     auto* t = s.as<Tile>();
-    if (!t || t->op->name != "copy" || t->attrs.find("engine")) return false;
+    if (!t || t->op->name != "copy" || t->attrs.find("engine") || t->attrs.find("own")) return false;
     Scope from = f[region_of(*t, 0).buffer].scope, to = f[region_of(*t, 1).buffer].scope;
     bool moves =
         (from == Scope::global && to == Scope::shared) || (from == Scope::shared && to == Scope::global);

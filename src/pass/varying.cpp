@@ -43,7 +43,7 @@ std::string Varying::source_of(const Call& c) const {
   }
   if (is_foreign(*c.intrinsic)) return fmt::format("what {} gives to each thread", c.intrinsic->name);
   if (c.intrinsic == &elected || c.intrinsic == &random_sequence || c.intrinsic->effect == Effect::thread)
-    return "the thread's number in its block";
+    return std::string(thread_number_reason);
   if (c.intrinsic->effect == Effect::warp)
     return fmt::format("{}, whose value is that of a warp", c.intrinsic->name);
   const AsyncInstr* row = states_agree ? async_row_of(*c.intrinsic) : nullptr;

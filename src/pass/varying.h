@@ -7,6 +7,8 @@
 
 namespace tl {
 
+constexpr std::string_view thread_number_reason = "the thread's number in its block";
+
 struct Varying {
   const Function& f;
   // Do the states that threads get from one arrival count as one, as they do for who waits by them?

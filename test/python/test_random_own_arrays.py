@@ -27,7 +27,7 @@ class Program:
 
     def __init__(self, rng):
         self.rng = rng
-        self.shape = tuple(rng.randint(2, 5) for _ in range(rng.choice([2, 3, 3])))
+        self.shape = tuple(rng.randint(1, 5) for _ in range(rng.choice([2, 3, 3])))
         self.shapes = {"X": self.shape, "Y": self.shape}
         for d in range(len(self.shape)):
             self.shapes[f"R{d}"] = (*self.shape[:d], *self.shape[d + 1 :])
