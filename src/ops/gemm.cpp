@@ -4,8 +4,10 @@
 
 #include <bit>
 
+#include "arith/simplify.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
+#include "ir/text.h"
 
 namespace tl {
 namespace {
@@ -117,12 +119,30 @@ void check_gemm(const Tile& t, const Function& f) {
   if (g.clear_if) check_condition(g.clear_if, t.span);
 }
 
+// As the user writes it: C, C[0:64, k:k + 64].
+std::string slice_text(const Region& r, const Function& f) {
+  if (is_whole(r, f)) return f[r.buffer].name;
+  std::vector<std::string> ranges;
+  for (auto& range : r.ranges) {
+    std::string begin = print(range.min, &f);
+    ranges.push_back(
+        range.point ? begin : fmt::format("{}:{}", begin, print(simplify(range.min + range.extent), &f)));
+  }
+  return fmt::format("{}[{}]", f[r.buffer].name, fmt::join(ranges, ", "));
+}
+
 void check_threads_gemm(const Tile& t, const Function& f, const Target& target) {
   const Region& C = region_of(t, 2);
-  if (f[C.buffer].scope != Scope::fragment)
-    fail(t.span, "{}: C is {}, {}; on {} it must be a fragment (T.alloc_fragment)", said_gemm(t),
-         describe(f, C), f[C.buffer].scope == Scope::shared ? "in shared memory" : "an array of each thread",
-         target.name);
+  if (const BufferInfo& c = f[C.buffer]; c.scope != Scope::fragment) {
+    auto shape = matrix_shape(f, t, 2);
+    fail(t.span,
+         "{0}: C is {1}, {2}; on {3} it must be a fragment: {4}_local = T.alloc_fragment(({5}, {6}), "
+         "\"{7}\"), T.clear({4}_local) or T.copy({8}, {4}_local), give {4}_local to the {0}, and then "
+         "T.copy({4}_local, {8})",
+         said_gemm(t), describe(f, C),
+         c.scope == Scope::shared ? "in shared memory" : "an array of each thread", target.name, c.name,
+         shape[0], shape[1], to_string(c.dtype), slice_text(C, f));
+  }
   for (size_t i : {0, 1})
     if (const Region& r = region_of(t, i); f[r.buffer].scope == Scope::local)
       fail(t.span,
