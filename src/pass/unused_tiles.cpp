@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "ir/build.h"
 #include "ir/rewrite.h"
 
 namespace tl {
