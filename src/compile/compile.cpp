@@ -158,7 +158,7 @@ Compiled run_fitting(Function f, const Target& target, const Options& options, c
       if (s.second_slots)
         k.attrs.entries.emplace("one_slot_beside", int64_t(1));
       else if (contains(options.skip, "plan_schedule") || !take_slot(k)) {
-        if (!was_padded) throw too_large(s, f.buffers.size());
+        if (!was_padded) throw too_large(s, &f);
         k.attrs.entries.emplace("unpadded", s.needed);  // so that the message speaks of the program's sizes
       }
     }

@@ -269,7 +269,7 @@ Shortage shortage_of(const Function& f, const Kernel& k, const std::vector<Lifet
   auto end_of = [&](const Lifetime& l) { return f[l.buffer].address + l.bytes; };
   auto add = [&](const Lifetime& l) {
     const BufferInfo& info = f[l.buffer];
-    out.tiles.push_back({l.buffer, info.name, bytes_of(info), unpadded_bytes(info), info.span});
+    out.tiles.push_back({l.buffer, info.name, bytes_of(info), unpadded_bytes(info), info.span, info.shape});
   };
   const Lifetime* top = nullptr;
   for (auto& l : placed)

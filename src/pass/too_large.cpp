@@ -18,14 +18,29 @@ std::string placed_text(const PlacedTile& t, bool own) {
   return text;
 }
 
+// A shallower pipeline, where the largest tile is in one and that would do.
+std::string shallower(const Shortage& s, const PlacedTile& largest, const Function& given) {
+  const BufferInfo& tile = given[largest.buffer];
+  if (tile.pipeline.empty() || largest.shape.size() == tile.shape.size()) return "";
+  int64_t slots = *as_int(largest.shape[0]), of_slot = 0;
+  for (auto& t : s.tiles)
+    if (size_t(t.buffer.value) < given.buffers.size() && given[t.buffer].pipeline == tile.pipeline)
+      of_slot += t.bytes / slots;
+  int64_t fitting = slots - (s.needed - s.given + of_slot - 1) / of_slot;
+  if (fitting < 1) return "";
+  return fmt::format(", or the pipeline {}, whose {} slots take {:.1f} KB each, to {} slot{}", tile.pipeline,
+                     slots, kilobytes(of_slot), fitting, fitting == 1 ? "" : "s");
+}
+
 // What would mend it: the largest of the user's tiles would, where it is large enough.
-std::string mend(const Shortage& s, const PlacedTile* largest) {
+std::string mend(const Shortage& s, const PlacedTile* largest, const Function* given) {
+  std::string or_pipeline = largest && given ? shallower(s, *largest, *given) : "";
   int64_t excess = s.needed - s.given;
   if (!largest) return "let the tiles of that line be smaller";
   if (largest->bytes > excess)
-    return fmt::format("{} would have to shrink to {:.1f} KB", largest->name,
-                       std::floor(kilobytes(largest->bytes - excess) * 10) / 10);
-  return fmt::format("they would have to shrink by {:.1f} KB in all", kilobytes(excess));
+    return fmt::format("{} would have to shrink to {:.1f} KB{}", largest->name,
+                       std::floor(kilobytes(largest->bytes - excess) * 10) / 10, or_pipeline);
+  return fmt::format("they would have to shrink by {:.1f} KB in all{}", kilobytes(excess), or_pipeline);
 }
 
 }  // namespace
@@ -34,12 +49,12 @@ bool Shortage::is_padded() const {
   return std::ranges::any_of(tiles, [](auto& t) { return t.bytes > t.elements_bytes; });
 }
 
-CompileError too_large(const Shortage& s, size_t own) {
+CompileError too_large(const Shortage& s, const Function* given) {
   constexpr int64_t worth_naming = 52;  // 0.1 KB
   std::vector<std::string> each;
   const PlacedTile *largest = nullptr, *largest_own = nullptr;
   for (auto& t : s.tiles) {
-    bool is_own = size_t(t.buffer.value) >= own;
+    bool is_own = given && size_t(t.buffer.value) >= given->buffers.size();
     if (t.bytes >= worth_naming) each.push_back(placed_text(t, is_own));
     const PlacedTile*& most = is_own ? largest_own : largest;
     if (!most || t.bytes > most->bytes) most = &t;
@@ -52,7 +67,7 @@ CompileError too_large(const Shortage& s, size_t own) {
   return {(largest ? largest : largest_own)->span,
           fmt::format("the tiles need {:.1f} KB of shared memory ({}{}), but {} gives a block {} KB; {}",
                       kilobytes(s.needed), fmt::join(each, ", "), others, s.chip, s.given / 1024,
-                      mend(s, largest))};
+                      mend(s, largest, given))};
 }
 
 }  // namespace tl

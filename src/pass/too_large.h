@@ -12,6 +12,7 @@ struct PlacedTile {
   std::string name;
   int64_t bytes, elements_bytes;  // with padding, and without
   Span span;
+  std::vector<Expr> shape;  // with its slots, if it has some
 };
 
 struct Shortage {
@@ -25,12 +26,12 @@ struct Shortage {
   bool second_slots = false;  // assign_roles has given some to tiles beside loops
 };
 
-// Buffers from number `own` on are the compiler's.
-CompileError too_large(const Shortage& s, size_t own);
+// given: the function as it was before all passes; buffers that it does not have are the compiler's.
+CompileError too_large(const Shortage& s, const Function* given);
 
 struct TilesTooLarge : CompileError {
   Shortage shortage;
-  explicit TilesTooLarge(Shortage s) : CompileError(too_large(s, SIZE_MAX)), shortage(std::move(s)) {}
+  explicit TilesTooLarge(Shortage s) : CompileError(too_large(s, nullptr)), shortage(std::move(s)) {}
 };
 
 }  // namespace tl
