@@ -71,24 +71,36 @@ std::string RaceDetector::cure_of_load(const Warp& w, const Stamp& load, const S
   return "wait for the phase of its mbarrier first";
 }
 
+// The barrier that a load of the block signals, by the load's timeline; null: it is no load.
+static const std::pair<const int64_t, MBarrier>* barrier_of_load(const Block& block, const Stamp& load) {
+  const Clocks& clocks = block.watch->clocks;
+  if (clocks.owner(load.thread) >= 0 || clocks.warp_of_products(load.thread) >= 0) return nullptr;
+  for (auto& entry : block.engine->barriers)
+    if (clocks.slot_of_barrier(entry.second.number) == load.thread) return &entry;
+  return nullptr;
+}
+
+// A load that the warp begins writes to what that thread has read, after a phase that was to be the load's.
+static std::string cure_of_late_load(const Warp& w, int64_t reader, const Stamp& load) {
+  auto* entry = barrier_of_load(*w.block, load);
+  if (!entry) return "";
+  return why_ended_early(*w.block, reader, entry->first,
+                         {.phase = entry->second.phase,
+                          .thread = w.first + first_lane(w.active),
+                          .block = w.block->number,
+                          .site = load.site});
+}
+
 // A load writes to what that thread has read before it ever waited for the load's barrier.
 std::string RaceDetector::cure_of_early_read(const Warp& w, int64_t reader, const Stamp& load) const {
-  const Clocks& clocks = w.block->watch->clocks;
-  if (clocks.owner(load.thread) >= 0 || clocks.warp_of_products(load.thread) >= 0) return "";
-  for (auto& [at, m] : w.block->engine->barriers) {
-    if (clocks.slot_of_barrier(m.number) != load.thread) continue;
-    if (!m.seen_by.contains(reader / w.lane_count() * w.lane_count()))
-      return fmt::format(
-          "the reader comes before the load: let it wait first for phase {} of {}, which the load "
-          "signals (T.barrier_wait, parity {})",
-          m.phase, name_of_barrier(code, at), m.phase % 2);
-    return why_ended_early(*w.block, reader, at,
-                           {.phase = m.phase,
-                            .thread = w.first + first_lane(w.active),
-                            .block = w.block->number,
-                            .site = load.site});
-  }
-  return "";
+  auto* entry = barrier_of_load(*w.block, load);
+  if (!entry) return "";
+  auto& [at, m] = *entry;
+  if (m.seen_by.contains(reader / w.lane_count() * w.lane_count())) return cure_of_late_load(w, reader, load);
+  return fmt::format(
+      "the reader comes before the load: let it wait first for phase {} of {}, which the load "
+      "signals (T.barrier_wait, parity {})",
+      m.phase, name_of_barrier(code, at), m.phase % 2);
 }
 
 // Of a write to a tile that a product of a warpgroup reads.
@@ -299,7 +311,10 @@ std::string RaceDetector::cure_of(Warp& w, const Place& p, int lane, const Stamp
   if (other.block != clocks.number()) return cure_of_blocks(w, p, other, me);
   if (clocks.warp_of_products(other.thread) >= 0) return cure_of_product(w, other, me);
   if (clocks.owner(other.thread) < 0) return cure_of_load(w, other, me);
-  if (other.thread >= code.thread_count()) return cure_of_group(w, lane, other);
+  if (other.thread >= code.thread_count()) {
+    std::string why = cure_of_late_load(w, clocks.owner(other.thread), me);
+    return why.empty() ? cure_of_group(w, lane, other) : why;
+  }
   if (code.sites[size_t(other.site)].stmt.get() == code.sites[size_t(me.site)].stmt.get())
     return cure_of_statement(p, me.site, Touch(me.how) == Touch::read || Touch(other.how) == Touch::read);
   if (p.scope != Scope::shared)

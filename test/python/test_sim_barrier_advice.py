@@ -108,7 +108,8 @@ def test_a_copy_that_counts_at_another_barrier(seed):
 
 
 @SEEDS
-def test_an_arrival_that_comes_before_the_bytes_are_expected(seed):
+@pytest.mark.parametrize("bulk", [False, True])
+def test_an_arrival_that_comes_before_the_bytes_are_expected(bulk, seed):
     @T.prim_func
     def main(A: Rows, B: Rows):
         with T.Kernel(1, threads=128):
@@ -120,8 +121,12 @@ def test_an_arrival_that_comes_before_the_bytes_are_expected(seed):
             if tx == 32:
                 T.tma_copy(A[0, 0], S, barrier=x)
             T.barrier_wait(x, 0)
-            for i, j in T.Parallel(32, 64):
-                B[i, j] = S[i, j]
+            if bulk:
+                T.tma_copy(S, B[0, 0])
+                T.tma_store_wait(0)
+            else:
+                for i, j in T.Parallel(32, 64):
+                    B[i, j] = S[i, j]
 
     f = first(main, seed)
     assert "phase 0 of x[0], for which the reader has waited, ended with thread 64 (line " in f.text, f.text
