@@ -192,8 +192,21 @@ LayoutDecisions infer_layout_gemm(const Tile& t, const LayoutContext& ctx, Stric
   return out;
 }
 
+// Integers so narrow that one product may be beyond them.
+void warn_of_wrapping(const Gemm& g, const LowerContext& ctx) {
+  if (g.c_type.is_float() || g.c_type.bits >= std::min(32, 2 * g.a_type.bits)) return;
+  const Span& span = g.tile.span;
+  ctx.note.warn(
+      std::string(said_gemm(g.tile)),
+      fmt::format("{}{}: {} is {}, and sums of products of {} wrap in it; accumulate in i32 (\"int32\")",
+                  said_gemm(g.tile), span ? fmt::format(" on line {}", span.line) : "",
+                  ctx.function[g.c.buffer].name, to_string(g.c_type), to_string(g.a_type)),
+      span);
+}
+
 Stmt lower_gemm(const Tile& t, LowerContext& ctx) {
   Gemm g = read_gemm(t, ctx.function);
+  warn_of_wrapping(g, ctx);
   std::string instruction = t.attrs.get_string("instruction"), why_not = t.attrs.get_string("why_not");
   if (instruction.empty()) fail_unrecorded(g, "instruction");
   const GemmStrategy* strategy = strategy_of(g, instruction, ctx.target);

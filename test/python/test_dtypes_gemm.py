@@ -1,6 +1,9 @@
 """T.gemm on 8-bit integers and floats, 4-bit integers and tf32, in every executor."""
 
+import linecache
 import os
+import re
+import warnings
 
 import gemm_int4
 import ml_dtypes
@@ -152,3 +155,35 @@ def test_int4_tiles_with_fewer_pairs_than_threads(target):
     c = np.full((40, 20), -12345, np.int32)
     tilelang.compile(gemm_int4.gemm_int4.get_tir(40, 20, 100, 48, 8, 16, 256), target=target)(a, b, c)
     assert np.array_equal(c, a64 @ b64.T)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80", "sim:sm_90a"])
+@pytest.mark.parametrize("dtype, sums, said", [
+    ("int8", "int8", "c is i8, and sums of products of i8 wrap in it; accumulate in i32"),
+    ("int16", "int16", "c is i16, and sums of products of i16 wrap in it; accumulate in i32"),
+    ("int8", "int16", ""), ("int8", "int32", ""), ("int32", "int32", ""),
+])  # fmt: skip
+def test_sums_that_hold_no_product(dtype, sums, said, target):
+    """They wrap, as integers do, and the compiler warns of it."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), dtype), C: T.Tensor((64, 64), sums)):
+        with T.Kernel(1, threads=128):
+            a, c = T.alloc_shared((64, 64), dtype), T.alloc_fragment((64, 64), sums)
+            T.copy(A, a)
+            T.clear(c)
+            T.gemm(a, a, c)
+            T.copy(c, C)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kernel = tilelang.compile(main, target=target)
+    told = [w for w in caught if "wrap in it" in str(w.message)]
+    assert len(told) == bool(said and target != "reference") and all(said in str(w.message) for w in told)
+    for w in told:
+        line = int(re.search(r"gemm on line (\d+): ", str(w.message))[1])
+        assert "T.gemm(a, a, c)" in linecache.getline(__file__, line)
+    a = np.random.default_rng(0).integers(-100, 100, (64, 64)).astype(dtype)
+    c = np.zeros((64, 64), sums)
+    kernel(a, c)
+    assert np.array_equal(c, (a.astype(np.int64) @ a.astype(np.int64)).astype(sums))

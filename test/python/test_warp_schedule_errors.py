@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tilelang
 from helpers import load_text
+from test_warp_schedule import SIM, gemm
 
 PROGRAM = """
 import tilelang.language as T
@@ -288,3 +289,16 @@ def test_roles_that_wait_for_each_other(tmp_path):
         "roles wait for each other for ever: left for what is in one of the pipeline y, right for what is in "
         "one of the pipeline x" in str(error.value)
     )
+
+
+def test_a_pipeline_that_is_too_deep():
+    """The message says how many slots fit: so many do, and one more does not."""
+    with pytest.raises(tilelang.CompileError) as error:
+        tilelang.compile(gemm(128, 128, 640, depth=9), target=SIM)
+    found = re.search(
+        r", or the pipeline ab, whose 9 slots take 32.0 KB each, to (\d) slots$", str(error.value), re.M
+    )
+    fitting = int(found[1])
+    tilelang.compile(gemm(128, 128, 640, depth=fitting), target=SIM)
+    with pytest.raises(tilelang.CompileError, match=f"to {fitting} slots"):
+        tilelang.compile(gemm(128, 128, 640, depth=fitting + 1), target=SIM)
