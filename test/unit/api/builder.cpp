@@ -246,7 +246,7 @@ TEST_CASE("shapes, scopes, indices") {
   CHECK(alloc("var", {}) == "");
   CHECK(alloc("sharde", {int64_t(8)}) == "t: there is no scope `sharde`; did you mean `shared`?");
   CHECK(contains(alloc("fragment", {f.n}), "must be constant, but it has"));
-  CHECK(contains(alloc("shared", {f.n}), "nothing says how much it is at most"));
+  CHECK(contains(alloc("shared", {f.n, f.n}), "nothing says how much it is at most"));
   CHECK(alloc("local", {int64_t(0)}) == "t: an extent is 0; it must be positive");
   CHECK(contains(alloc("fragment", {}), "at least one dimension"));
   CHECK(contains(alloc("var", {int64_t(1)}), "a var has no dimensions"));
