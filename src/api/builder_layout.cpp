@@ -134,14 +134,9 @@ void Builder::annotate_layout(const Buffer& buffer, const Fragment& fragment, co
   located(here(), [&] {
     Fragment f = condense(fragment);
     f.layout.map();
-    if (!is_injective(f.layout)) {
-      auto [a, b] = *collision(f.layout);
-      std::vector<int64_t> place = map_index(f.layout, a);
-      a.pop_back();
-      b.pop_back();
+    if (auto at = shared_register(f))
       fail({}, "this fragment puts the elements {} and {} of {} into one register, {} of thread {}",
-           tuple_text(a), tuple_text(b), info.name, place[1], place[0]);
-    }
+           tuple_text(at->first), tuple_text(at->second), info.name, at->reg, at->thread);
     if (std::string why = why_not_inverse(f); !why.empty())
       fail({},
            "this fragment of {}, {}, cannot be used: which elements a thread holds cannot be derived from "
@@ -169,6 +164,7 @@ void Builder::check_loop_layout(const std::vector<LoopHead>& heads, Loop loop, c
   if (extents != shape)
     fail(here(), "a loop over {} iterations cannot take a loop_layout of the extents {}", tuple_text(extents),
          tuple_text(shape));
+  located(here(), [&] { check_iterations_apart(fragment_from_map(*map), here()); });
 }
 
 }  // namespace tl

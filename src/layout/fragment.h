@@ -36,6 +36,14 @@ std::vector<std::pair<int64_t, int64_t>> holders(const Fragment& f, const std::v
 // Why the fragment does not cover its tile once, naming elements; nothing if it does: each register of each
 // thread holds exactly one element, and each element has as many holders as there are replicas.
 std::optional<std::string> cover_fault(const Fragment& f);
+// Two elements in one register of one thread; nothing if each has a register of its own.
+struct SharedRegister {
+  std::vector<int64_t> first, second;
+  int64_t thread, reg;
+};
+std::optional<SharedRegister> shared_register(const Fragment& f);
+// CompileError if the fragment, a loop_layout, gives two iterations to one register: one would not run.
+void check_iterations_apart(const Fragment& f, Span span);
 
 // The other direction: which element does (thread, register) hold?  Register digits become loop variables, so
 // that no division of a register index remains; the innermost varies fastest.

@@ -142,4 +142,22 @@ std::optional<std::string> cover_fault(const Fragment& f) {
   return std::nullopt;
 }
 
+std::optional<SharedRegister> shared_register(const Fragment& f) {
+  Fragment once = condense(f);  // replicas that coincide are one holder
+  if (is_injective(once.layout)) return std::nullopt;
+  auto [a, b] = *collision(once.layout);
+  std::vector<int64_t> place = map_index(once.layout, a);
+  a.pop_back();
+  b.pop_back();
+  return SharedRegister{.first = a, .second = b, .thread = place[0], .reg = place[1]};
+}
+
+void check_iterations_apart(const Fragment& f, Span span) {
+  if (auto at = shared_register(f))
+    fail(span,
+         "this loop_layout puts the iterations {} and {} into one register, {} of thread {}: one of them "
+         "would not run; give each iteration of a thread a register of its own",
+         tuple_text(at->first), tuple_text(at->second), at->reg, at->thread);
+}
+
 }  // namespace tl

@@ -59,6 +59,7 @@ void check_copy(const Tile& t, const Function& f) {
       fail(t.span,
            "{}: the loop_layout is for extents [{}], but the copy moves [{}] (dimensions of extent 1 apart)",
            t.op->name, fmt::join(given, ", "), fmt::join(extents, ", "));
+    check_iterations_apart(fragment_from_map(map), t.span);
   }
   DType a = f[source(t).buffer].dtype, b = f[target_of(t).buffer].dtype;
   if (a.is_handle() || b.is_handle())

@@ -21,6 +21,7 @@ struct Collector {
     auto* value = nest.attrs.find("loop_layout");
     auto* map = value ? std::get_if<IndexMap>(value) : nullptr;
     if (!map || !target.has_threads()) return std::nullopt;
+    check_iterations_apart(fragment_from_map(*map), nest.span);
     return checked_fragment(*map, "the loop_layout", nest.span, team);
   }
 

@@ -1,6 +1,7 @@
 """Layouts and fragments in kernels: T.annotate_layout, loop_layout, and what they refuse."""
 
 import pytest
+import tilelang
 from helpers import failure, kernel
 
 BODY = """\
@@ -55,6 +56,41 @@ def test_annotations_that_cannot_be(tmp_path, line, message):
     e = failure(tmp_path, BODY + line)
     assert message in e.text
     assert e.line == 5 + BODY.count("\n")
+
+
+TWICE = "T.Fragment((64, 8), lambda i, j: (i % 32, j))"  # iterations i and i + 32 in one register
+
+
+@pytest.mark.parametrize("body", [
+    f"for i, j in T.Parallel(64, 8, loop_layout={TWICE}):\n    S[i, j] = A[i, j]\n",
+    f"T.copy(A, S, loop_layout={TWICE})\n",
+    f"T.async_copy(A, S, loop_layout={TWICE})\n",
+])  # fmt: skip
+def test_a_loop_layout_that_loses_iterations(tmp_path, body):
+    """One of two iterations in one register of a thread would not run."""
+    e = failure(tmp_path, BODY + body)
+    assert e.text == (
+        "this loop_layout puts the iterations (0, 0) and (32, 0) into one register, 0 of thread 0: one of "
+        "them would not run; give each iteration of a thread a register of its own"
+    )
+    assert e.line == 5 + BODY.count("\n")
+
+
+def test_a_loop_layout_in_text_that_loses_iterations():
+    text = """\
+func f(A: f32[64], B: f32[64]):
+  kernel k grid(bx: 1) threads(32):
+    for i in parallel(64) {loop_layout=(i: 64, j: 1) -> (i%32, 0)}:
+      B[i] = A[i]
+"""
+    with pytest.raises(tilelang.CompileError, match=r"the iterations \(0,\) and \(32,\) into one register"):
+        tilelang._core.compile(tilelang._core.parse(text), "sim:sm_80", {"cache": False})
+
+
+def test_replicas_of_a_loop_layout_may_coincide(tmp_path):
+    """An iteration may run on several threads, and a replica that changes nothing is no second iteration."""
+    layout = "T.Fragment((64, 8), lambda i, j, r: (i % 16 + r % 2 * 16, i // 16 * 8 + j), replicate=4)"
+    kernel(tmp_path, BODY + f"T.copy(A, S, loop_layout={layout})\nT.copy(S, A)\n")
 
 
 def test_two_annotations_of_one_buffer(tmp_path):
