@@ -7,7 +7,9 @@
 #include "api/infinite_constants.h"
 #include "api/loops_of_operators.h"
 #include "base/error.h"
+#include "base/product.h"
 #include "ir/affine_form.h"
+#include "ir/buffer_size.h"
 #include "ir/names.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -118,6 +120,7 @@ Buffer Builder::tensor(const std::string& name, const std::vector<Value>& shape,
            plural(strides->size(), "stride", "strides"));
     for (auto& s : *strides) info.strides.push_back(to_index(s, "a stride of " + name, here()));
   }
+  if (std::string why = why_uncountable(info); !why.empty()) fail(here(), "{}", why);
   BufferId id = draft->function.add(std::move(info));
   draft->function.params.push_back({.name = name, .buffer = id});
   return {draft, id};
@@ -229,6 +232,11 @@ std::vector<Expr> Builder::begin_for(std::string_view kind, const std::vector<st
   std::vector<Expr> user_vars(n);
   for (size_t i = 0; i < n; i++)
     frame.heads.push_back(make_head(loop, names[i], starts[i], stops[i], steps[i], user_vars[i]));
+  std::vector<int64_t> extents;
+  for (auto& h : frame.heads) extents.push_back(as_int(h.extent).value_or(1));
+  if (loop == Loop::parallel && !product_in_64_bits(extents))
+    fail(here(), "a parallel loop over {} has more iterations than 64-bit arithmetic counts",
+         tuple_text(extents));
   check_loop_layout(frame.heads, loop, frame.attrs);
   frames.push_back(std::move(frame));
   return user_vars;
@@ -384,6 +392,7 @@ Buffer Builder::alloc(const std::string& name, std::string_view scope, const std
     if (n && *n < 1) fail(here(), "{}: an extent is {}; it must be positive", name, *n);
     info.shape.push_back(e);
   }
+  if (std::string why = why_uncountable(info); !why.empty()) fail(here(), "{}", why);
   bool varies = std::ranges::any_of(shape, [&](auto& n) { return !as_int(to_index(n, name, here())); });
   BufferId id = draft->function.add(std::move(info));
   if (varies && place == Scope::shared)

@@ -3,6 +3,7 @@
 #include "api/builder.h"
 #include "arith/simplify.h"
 #include "base/error.h"
+#include "ir/buffer_size.h"
 #include "ir/text.h"
 
 namespace tl {
@@ -54,6 +55,7 @@ Buffer Builder::alias(const std::string& name, const Buffer& of, const std::vect
     info.shape.push_back(e);
   }
   if (info.shape.empty()) fail(here(), "{}: the new shape has no dimension", what);
+  if (std::string why = why_uncountable(info); !why.empty()) fail(here(), "{}: {}", what, why);
   DType root = draft->function[info.alias_of].dtype;
   if (type.bits != root.bits) check_storage(draft->function[info.alias_of], type, what, here());
   Expr have = size_of(base.shape, base.dtype.bits), want = size_of(info.shape, type.bits);

@@ -18,6 +18,7 @@
 #include "pass/check_convergence.h"
 #include "pass/check_order.h"
 #include "pass/check_schedules.h"
+#include "pass/check_sizes.h"
 #include "pass/role_stamps.h"
 #include "pass/warp_schedule.h"
 #include "runtime/flags.h"
@@ -145,6 +146,7 @@ CompiledKernel::CompiledKernel(Function f, ResolvedTarget t, Settings s)
   note_chip();
   if (!target.chip) {
     refuse_thread_code(function);
+    check_sizes_on_host(function);
     program = signature_of(function, reference_machine);
     source = print(function);
     report.notes.push_back({.subject = "reference",

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "ir/affine_form.h"
+#include "ir/buffer_size.h"
 #include "ir/depth.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"
@@ -153,6 +154,7 @@ struct Checker {
       if (auto v = as_int(e); v && *v < (tile ? 1 : 0))
         s.bad("an extent of {} is {}, not positive", b.name, *v);
     }
+    if (std::string why = why_uncountable(b); !why.empty()) s.bad("{}", why);
     for (auto& e : b.strides) verify_integer(s, e, "a stride");
     if (!b.layout) return;
     map(*b.layout, "a layout");

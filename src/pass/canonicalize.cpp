@@ -17,6 +17,7 @@
 #include "pass/check_convergence.h"
 #include "pass/check_reach.h"
 #include "pass/check_registers.h"
+#include "pass/check_sizes.h"
 #include "pass/check_slices.h"
 #include "pass/earlier_rows.h"
 #include "pass/form_teams.h"
@@ -221,6 +222,7 @@ Function canonicalize(Function f, const Target& target) {
       k.threads = {1};
     }
     check_limits(k, target);
+    check_sizes(f, k, target);
     if (target.has_threads()) check_reach(f, k, target);
     k.body = with_warp_width(k.body, target);
     if (target.keeps_indices) k.body = with_plain_products(k.body);

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import failure
 from tilelang import _core
 
 N = 64
@@ -243,3 +244,79 @@ def test_a_grid_that_only_the_call_tells():
         kernel(ones, 65536)
     kernel(ones, 3)
     assert ones[:32].all()
+
+
+# ── tiles that nothing holds ──────────────────────────────────────────────────────────────────────────
+def with_tile(shape, scope, dtype="float16"):
+    @T.prim_func
+    def main(C: T.Tensor((N,), "int32")):
+        with T.Kernel(1, threads=128):
+            s = getattr(T, f"alloc_{scope}")(shape, dtype)
+            T.clear(s)
+
+    return main
+
+
+TARGETS = ["reference", "cpu", "sim:sm_80", "cuda -arch=sm_90"]
+
+
+@pytest.mark.parametrize("scope", ["shared", "fragment", "local"])
+@pytest.mark.parametrize("shape", [(1 << 33, 1 << 33), (1 << 31, 1 << 31, 1 << 2), (1 << 60,)])
+def test_a_tile_of_more_bits_than_64_bits_count(scope, shape):
+    """It is refused where it is allocated, for every target: a wrapped size would be too small an array."""
+    e = pytest.raises(tilelang.CompileError, with_tile, shape, scope).value
+    assert e.text.startswith(
+        f"s has the extents [{', '.join(map(str, shape))}] of float16: these are more bits"
+    )
+    assert e.line == with_tile.__code__.co_firstlineno + 4
+
+
+def test_other_sizes_of_more_than_64_bits(tmp_path):
+    text = "func f(A: f32[4294967296, 4294967296]):\n  kernel k grid(bx: 1) threads(32):\n"
+    text += "    A[0, 0] = A[0, 1]\n"
+    more = "more bits than 64-bit arithmetic counts"
+    with pytest.raises(tilelang.CompileError, match=more):
+        _core.compile(_core.parse(text), "sim:sm_80", {"cache": False})
+    for body, said in {
+        "V = T.view(A, (1 << 32, 1 << 32))": more,
+        "for i, j in T.Parallel(1 << 33, 1 << 33):\n    A[0, 0] = 1": "more iterations than 64-bit",
+    }.items():
+        assert said in failure(tmp_path, body).text
+    wide = "A: T.Tensor((1 << 40, 1 << 40), 'float32')"
+    assert more in failure(tmp_path, "pass", signature=wide).text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("scope", ["shared", "fragment", "local"])
+def test_a_tile_larger_than_all_memory(scope, target):
+    """The message names what the tile takes and what there is."""
+    said = {
+        "reference": r"s takes 1073741824.0 MB, but this machine has [\d.]+ MB of memory",
+        "cpu": r"the tiles need 1099511627776.0 KB of .* but the CPU gives a block 65536 KB",
+        "shared": r"the tiles need 1099511627776.0 KB of shared memory \(s .*\), but sm_.0 gives a block",
+        "fragment": r"s takes 1099511627776.0 KB in the registers of 128 threads, but sm_.0 gives a",
+        "local": r"take 1099511627776.0 KB with s, but sm_.0 gives a thread 512 KB",
+    }
+    function = with_tile((1 << 25, 1 << 24), scope)
+    with pytest.raises(tilelang.CompileError, match=said.get(target) or said[scope]) as caught:
+        tilelang.compile(function, target=target)
+    assert caught.value.line == with_tile.__code__.co_firstlineno + 4
+
+
+@pytest.mark.parametrize("shape", [(4096, 4096), (8192, 4096)])
+def test_a_shared_tile_of_a_whole_matrix(shape):
+    """Its layout is not enumerated first: the larger one has more points than layouts may have."""
+
+    @T.prim_func
+    def main(A: T.Tensor(shape, "float16"), B: T.Tensor(shape, "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared(shape, "float16")
+            T.copy(A, s)
+            T.copy(s, B)
+
+    message = (
+        rf"the tiles need {shape[0] * 8}.0 KB of shared memory \(s {shape[0] * 8}.0 KB\), but sm_80 gives"
+    )
+    with pytest.raises(tilelang.CompileError, match=message) as caught:
+        tilelang.compile(main, target="sim:sm_80")
+    assert "alloc_shared" in str(caught.value)
