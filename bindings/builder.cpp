@@ -123,7 +123,7 @@ void bind_arithmetic(nb::class_<Builder>& c) {
       .def(
           "binary",
           [](Builder& b, const std::string& op, const Value& x, const Value& y) {
-            return apply_binary(op, x, y, b.here());
+            return b.binary(op, x, y);
           },
           "op"_a, "a"_a, "b"_a)
       .def(

@@ -163,6 +163,8 @@ class Builder {
   // ── values, tile operators ──────────────────────────────────────────────────────────────────────────
   // A call that gives no value is a statement.
   Expr call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type = {});
+  // As apply_binary, and "ceildiv", by what is known of the variables here.
+  Expr binary(std::string_view op, const Value& a, const Value& b) const;
   // A value for its effect, as a statement.
   void evaluate(const Value& value);
   void tile(std::string_view op, const std::vector<TileOperand>& operands, Attrs attrs);

@@ -49,6 +49,17 @@ Facts Builder::facts_here() const {
   return facts;
 }
 
+Expr Builder::binary(std::string_view op, const Value& a, const Value& b) const {
+  if (op != "ceildiv") return apply_binary(op, a, b, here());
+  Facts facts = facts_here();
+  for (auto* value : {&a, &b})
+    if (auto* e = std::get_if<Expr>(value))
+      visit(*e, [&](const Var& v) {  // no index: the name of what memory, a call or an argument gives
+        if (!facts.ranges.contains(&v) && !draft->lets.contains(&v)) facts.data.insert(&v);
+      });
+  return apply_ceildiv(a, b, facts, here());
+}
+
 bool Builder::is_below_zero(const Expr& index) const {
   std::set<const ExprNode*> from_zero;
   for (auto& n : dynamics) from_zero.insert(n.get());

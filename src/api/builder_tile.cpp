@@ -337,7 +337,7 @@ void Builder::assume(const Value& cond) {
   if (always && is_of_arguments(e)) {
     if (!e->span) {
       auto* n = e.as<Binary>();
-      if (n) e = binary(n->op, n->a, n->b, here());
+      if (n) e = tl::binary(n->op, n->a, n->b, here());
     }
     draft->function.facts.push_back(std::move(e));
     return;

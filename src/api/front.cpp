@@ -158,7 +158,10 @@ Expr operator!(Operand a) { return detail::unary("not", a); }
 Expr operator~(Operand a) { return detail::unary("invert", a); }
 Expr floordiv(Operand a, Operand b) { return detail::binary(Op::floordiv, a, b); }
 Expr floormod(Operand a, Operand b) { return detail::binary(Op::floormod, a, b); }
-Expr ceildiv(Operand a, Operand b) { return floordiv({a + (b - 1), a.where}, b); }
+Expr ceildiv(Operand a, Operand b) {
+  return detail::Access::expr(tl::apply_ceildiv(
+      detail::Access::value(a.value), detail::Access::value(b.value), {}, detail::span_of(a.where)));
+}
 Expr min(Operand a, Operand b) { return detail::binary(Op::min, a, b); }
 Expr max(Operand a, Operand b) { return detail::binary(Op::max, a, b); }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/infinite_constants.h"
+#include "arith/analysis.h"
 #include "base/error.h"
 #include "ir/names.h"
 
@@ -361,6 +362,28 @@ Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
   if (op == BinaryOp::shl || op == BinaryOp::shr) return apply_shift(op, a, b, span);
   auto [x, y] = same_type(op, a, b, span);
   return written_binary(op, std::move(x), std::move(y), span);
+}
+
+// May (x + (y - 1)) // y stand for it?  Lengths are divided so, and what is known of them goes by that form.
+static bool rounds_up_by_sum(const Expr& x, const Expr& y, const Facts& facts) {
+  Analysis analysis(facts);
+  Info a = analysis.of(x), b = analysis.of(y);
+  if (b.range.min < 0) return false;
+  bool is_index = x->dtype == i64 && !a.data && !b.data;
+  return is_index || fits(add(add(widen(a.range), widen(b.range)), {-1, -1}), x->dtype);
+}
+
+Expr apply_ceildiv(const Value& a, const Value& b, const Facts& facts, Span span) {
+  refuse_addresses({&a, &b}, span);
+  auto [x, y] = same_type(BinaryOp::floordiv, a, b, span);
+  if (!x->dtype.is_int())
+    fail(span,
+         "ceildiv takes two integers, but their common type is {}: of floats, round the quotient up "
+         "(T.ceil(a / b))",
+         to_string(x->dtype));
+  if (rounds_up_by_sum(x, y, facts)) return written_binary(BinaryOp::floordiv, x + (y - 1), y, span);
+  return written_binary(BinaryOp::floordiv, x, y, span) +
+         cast(x->dtype, binary(BinaryOp::ne, floormod(x, y), zero(x->dtype), span), span);
 }
 
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) {

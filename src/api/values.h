@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "arith/facts.h"
 #include "base/suggest.h"
 #include "ir/build.h"
 
@@ -31,6 +32,8 @@ DType promote(DType a, DType b);
 Expr apply_unary(std::string_view op, const Value& a, Span span);  // neg not invert
 Expr apply_binary(std::string_view op, const Value& a, const Value& b, Span span);
 Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span);
+// a / b, rounded up: of every sign, and without a sum that leaves the type.
+Expr apply_ceildiv(const Value& a, const Value& b, const Facts& facts, Span span);
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span);
 // A row of ir/intrinsic.h by name; an unknown name is an error that names the nearest.
 Expr apply_call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type, Span span);

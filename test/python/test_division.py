@@ -289,3 +289,59 @@ if __name__ == "__main__":
     for each in PROGRAMS:
         print(each.__name__, flush=True)  # the last one is the one that trapped
         check(each, "cpu")
+
+
+# ── rounded up ────────────────────────────────────────────────────────────────────────────────────────
+def rounded_up(dtype, count, by):
+    @T.prim_func
+    def main(A: T.Tensor((count,), dtype), B: T.Tensor((count,), dtype), C: T.Tensor((count,), dtype)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(count):
+                a = A[i]
+                C[i] = T.ceildiv(a, B[i] if by is None else by)
+
+    return main
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_quotient_rounded_up(target, dtype):
+    """Of every sign, and up to the ends of the type, where a + b - 1 would wrap."""
+    ends = np.iinfo(dtype)
+    some = {ends.min, ends.min + 1, -100, -9, -7, -1, 0, 1, 7, 9, 100, ends.max - 1, ends.max}
+    values = [x for x in sorted(some) if ends.min <= x <= ends.max]
+    pairs = [(a, b) for a in values for b in values if b and (a, b) != (ends.min, -1)]
+    a, b = np.array(pairs, dtype).T.copy()
+    for by in (None, 16, 1, *([-3] if ends.min else [])):
+        kept = [(int(x), int(y) if by is None else by) for x, y in zip(a, b, strict=True)]
+        c = np.zeros_like(a)
+        tilelang.compile(rounded_up(dtype, len(a), by), target=target)(a, b, c)
+        assert c.tolist() == [-(-x // y) for x, y in kept], by
+
+
+def test_lengths_are_rounded_up_by_a_sum():
+    """What is known of indices goes by that form."""
+    m, n = T.dynamic("m, n")
+
+    @T.prim_func
+    def main(A: T.Tensor((m, n), "int32")):
+        with T.Kernel(T.ceildiv(m, 64), T.ceildiv(m, n), threads=64) as (bx, by):
+            for i in T.serial(T.ceildiv(n - bx, 8)):
+                A[bx, i] = T.ceildiv(T.cast(A[0, 0], "int64"), 4) + T.ceildiv(i, 4)
+
+    text = str(main)
+    for form in ("(m + 63)//64", "(m + (n - 1))//n", "(n - bx + 7)//8", "(i + 3)//4"):
+        assert form in text, text
+    assert "%" not in text, text
+
+
+def test_floats_are_not_rounded_up_by_ceildiv():
+    def main_of():
+        @T.prim_func
+        def main(A: T.Tensor((4,), "float32")):
+            with T.Kernel(1, threads=32):
+                A[0] = T.ceildiv(A[1], 2)
+
+        return main
+
+    with pytest.raises(tilelang.CompileError, match=r"ceildiv takes two integers, .*T.ceil\(a / b\)"):
+        main_of()

@@ -165,10 +165,7 @@ truncmod = _of_two(
 
 def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
     """The quotient of two integers, rounded up: how many tiles of size rhs cover lhs elements."""
-    if not (isinstance(lhs, DEVICE) or isinstance(rhs, DEVICE)):
-        return _arithmetic("ceildiv", lhs, rhs, lambda x, y: -(-x // y))
-    up = _binary("sub", rhs, 1) if isinstance(rhs, DEVICE) else as_value(rhs) - 1
-    return _binary("floordiv", _binary("add", lhs, up), rhs)
+    return _arithmetic("ceildiv", lhs, rhs, lambda x, y: -(-x // y))
 
 
 def _bitwise(name: str, doc: str) -> Any:
