@@ -242,6 +242,9 @@ void eval_reduce(const Tile& t, const Function& f, const EvalContext& ctx) {
     if (auto* x = first.as<FloatImm>()) std::ranges::fill(out.floats, x->value);
     if (auto* x = first.as<IntImm>()) std::ranges::fill(out.ints, x->value);
   }
+  bool from_zero = !r.clear && r.absolute && r.fold == Fold::max && r.acc.is_float();
+  for (double& old : out.floats)  // which the identity meets, even if all of src are NaN
+    if (from_zero) old = combine(r, old, 0);
   for (int64_t i = 0; i < in.size(); i++) {
     size_t to = size_t(i / (inner * r.shape[r.dim]) * inner + i % inner), from = size_t(i);
     if (r.acc.is_float()) {

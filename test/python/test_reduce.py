@@ -286,3 +286,28 @@ WRONG = {
 @pytest.mark.parametrize("line", WRONG)
 def test_errors(tmp_path, line):
     assert WRONG[line] in str(failure(tmp_path, BEFORE + line))
+
+
+@pytest.mark.parametrize("fold", ["max", "min", "absmax"])
+@pytest.mark.parametrize("clear", [True, False])
+def test_a_row_of_nothing_but_nan(fold, clear):
+    """What the fold begins with is its result, and meets the old value without clear: on every target."""
+    shape = (4, 40)
+
+    @T.prim_func
+    def main(X: T.Tensor(shape, "float32"), O: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=32):
+            f, r = T.alloc_fragment(shape, "float32"), T.alloc_fragment((4,), "float32")
+            T.copy(X, f)
+            T.fill(r, -9)
+            getattr(T, f"reduce_{fold}")(f, r, dim=1, clear=clear)
+            T.copy(r, O)
+
+    x = np.full(shape, np.nan, "float32")
+    x[0] = 1
+    first = {"max": -np.inf, "min": np.inf, "absmax": 0}[fold]
+    old = {"max": -9, "min": -9, "absmax": 0}[fold]
+    for target in ("reference", "cpu", "sim:sm_80"):
+        out = np.zeros(4, "float32")
+        tilelang.compile(main, target=target)(x, out)
+        assert (out[1:] == (first if clear else old)).all(), (target, out)
