@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "arith/simplify.h"
 #include "ir/rewrite.h"
 #include "sim/engine.h"
 #include "sim/mbarrier_report.h"
@@ -223,6 +224,61 @@ std::string RaceDetector::cure_of_teams(const Warp& w, const Stamp& other, const
   return "nothing makes the writer wait for the reader of this slot: " + cure_by_empty();
 }
 
+// Does a thread come to where these conditions stand?  Nothing where more than the thread decides it.
+static std::optional<bool> comes(const std::vector<Some>& all, const Kernel& k, const VarMap& lets,
+                                 int64_t thread) {
+  for (auto& some : all) {
+    if (some.team && (thread < some.team->first || thread >= some.team->first + some.team->count))
+      return false;
+    if (!some.condition) continue;
+    Expr condition = some.condition->cond;
+    constexpr int names = 8;  // of names
+    for (int i = 0; i < names; i++) condition = substitute(condition, lets);
+    auto holds = as_int(simplify(substitute(condition, {{k.thread.get(), imm(thread, k.thread->dtype)}})));
+    if (!holds) return std::nullopt;
+    if ((*holds != 0) == some.otherwise) return false;
+  }
+  return true;
+}
+
+// A named barrier to which both threads come, and more threads than it counts: its phases end too early.
+std::string RaceDetector::cure_by_count(int64_t one, int64_t other) const {
+  const Kernel& k = *code.kernel;
+  struct Named {
+    int64_t counted = 0, come = 0;
+    Span span = {};
+    bool is_known = true, both[2] = {false, false};
+  };
+  std::map<int64_t, Named> barriers;
+  VarMap lets;
+  visit(k.body, [&](const Let& n) { lets[n.var.get()] = n.value; });
+  visit(k.body, [&](const Eval& n) {
+    auto* call = n.value.as<Call>();
+    if (!call || !is_named_barrier(*call->intrinsic)) return;
+    auto id = as_int(call->args[0]), counted = as_int(call->args[1]);
+    if (!id || !counted || *counted <= 0) return;
+    Named& b = barriers[*id];
+    b.counted = *counted;
+    if (call->intrinsic->name == "bar_sync" || !b.span) b.span = call->span ? call->span : n.span;
+    std::vector<Some> all = around(k, &n);
+    for (int64_t warp = 0; warp < code.thread_count(); warp += code.warp) {
+      auto there = comes(all, k, lets, warp);
+      if (!there) b.is_known = false;
+      if (!there.value_or(false)) continue;
+      b.come += code.warp;
+      b.both[0] |= one / code.warp == warp / code.warp;
+      b.both[1] |= other / code.warp == warp / code.warp;
+    }
+  });
+  for (auto& [id, b] : barriers)
+    if (b.is_known && b.both[0] && b.both[1] && b.come > b.counted)
+      return fmt::format(
+          "barrier {} counts {} threads{}, but {} come to it: its phase ends before all have come; "
+          "let it count {} (T.sync_threads({}, {}), and where threads only arrive as well)",
+          id, b.counted, b.span ? fmt::format(" on line {}", b.span.line) : "", b.come, b.come, id, b.come);
+  return "";
+}
+
 // A barrier is for all threads: under a condition that not all of them meet it is the next mistake.
 std::string RaceDetector::cure_by_barrier(const Warp& w, const Stamp& other, const Stamp& me) const {
   bool same_warp = other.thread / w.lane_count() == w.first / w.lane_count();
@@ -234,6 +290,7 @@ std::string RaceDetector::cure_by_barrier(const Warp& w, const Stamp& other, con
           w.block->engine && Touch(other.how) == Touch::read ? cure_of_early_read(w, other.thread, me) : "";
       !why.empty())
     return why;
+  if (std::string why = same_warp ? "" : cure_by_count(w.first, other.thread); !why.empty()) return why;
   if (!same_warp && w.block->engine && are_of_teams(all_here, all_there, code.barriers > 0))
     return cure_of_teams(w, other, me);
   auto innermost = [](auto& all) {

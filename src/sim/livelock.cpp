@@ -38,6 +38,20 @@ std::string never_changing(const Warp& w) {
   return may_change ? "" : names;
 }
 
+// Of the warp's threads that have left the loop, or wait for another branch: none goes on before it has
+// ended.
+std::string held_up(const Warp& w) {
+  LaneMask held = w.alive & ~w.active & ~w.returned;
+  if (!held) return "";
+  std::string others = count_of(held) > 1 ? fmt::format(" and {} more", count_of(held) - 1) : "";
+  return fmt::format(
+      "; thread {}{} of the same warp cannot go on before this loop has ended, because threads of a warp "
+      "cannot "
+      "wait for each other: if the loop waits for one of them (which holds a lock, say), let one thread of "
+      "each warp take part, on behalf of all",
+      w.first + first_lane(held), others);
+}
+
 }  // namespace
 
 bool reads_memory(const Warp& w) {
@@ -68,10 +82,12 @@ std::string describe_livelock(const Warp& w, int lane, bool repeats, int64_t res
     return fmt::format(
         "{} waits in this loop for memory to change, but none of the {} blocks that {} holds at once (of {} "
         "threads and {} bytes of shared memory) can go on, and {} more blocks begin only when one of these "
-        "has ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers only",
-        who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come);
+        "has ended; make the grid smaller and let each block loop, or wait for blocks of lower numbers "
+        "only{}",
+        who, residents, w.code->chip, w.code->thread_count(), w.code->shared_bytes, to_come, held_up(w));
   if (reads_memory(w))
-    return who + " waits in this loop for memory to change, but no other thread can go on and change it";
+    return who + " waits in this loop for memory to change, but no other thread can go on and change it" +
+           held_up(w);
   std::string why =
       repeats ? "the values in its condition do not change any more"
               : fmt::format("it has run more than {} iterations", most_computing_rounds * w.block->patience);

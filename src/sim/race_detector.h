@@ -166,6 +166,7 @@ class RaceDetector {
   std::string cure_of_blocks(const Warp& w, const Place& p, const Stamp& other, const Stamp& me) const;
   std::string cure_of_unwritten(const Place& p) const;
   std::string cure_of_statement(const Place& p, int32_t site, bool one_reads) const;
+  std::string cure_by_count(int64_t one, int64_t other) const;
   std::string cure_by_barrier(const Warp& w, const Stamp& other, const Stamp& me) const;
   std::string cure_of_teams(const Warp& w, const Stamp& other, const Stamp& me) const;
   std::string cure_of_load(const Warp& w, const Stamp& load, const Stamp& me) const;

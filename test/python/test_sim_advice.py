@@ -318,3 +318,79 @@ def test_memory_that_a_tile_of_the_users_had():
         tilelang.SimulationError, match="it holds what was written to first, which was in the"
     ):
         tilelang.compile(main, target="sim:sm_80")(np.zeros(128, "f4"), np.zeros(128, "f4"))
+
+
+# ── named barriers and locks ──────────────────────────────────────────────────────────────────────────
+def through_a_named_barrier(count):
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "float32")
+            if tx < 64:
+                s[tx] = A[tx]
+                T.named_barrier_arrive(1, count)
+            else:
+                T.sync_threads(1, count)
+                B[tx - 64] = s[127 - tx]
+
+    return main
+
+
+def test_a_named_barrier_that_counts_too_few():
+    (found, *_) = findings(through_a_named_barrier(64), ONES, ONES.copy())
+    assert found.kind == "race"
+    assert "barrier 1 counts 64 threads on line" in found.text
+    assert found.text.endswith(
+        "but 128 come to it: its phase ends before all have come; let it count 128 (T.sync_threads(1, 128), "
+        "and where threads only arrive as well)"
+    )
+    b = np.zeros(64, "float32")
+    tilelang.compile(through_a_named_barrier(128), target="sim:sm_80")(ONES, b)
+    assert (b == 1).all()
+
+
+def test_a_named_barrier_of_the_right_count_is_not_blamed():
+    @T.prim_func
+    def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "float32")
+            if tx < 64:
+                T.named_barrier_arrive(1, 128)
+                s[tx] = A[tx]
+            else:
+                T.sync_threads(1, 128)
+                B[tx - 64] = s[127 - tx]
+
+    (found, *_) = findings(main, ONES, ONES.copy())
+    assert found.kind == "race" and "counts" not in found.text, found.text
+
+
+def test_a_lock_within_one_warp():
+    @T.prim_func
+    def main(L: T.Tensor((1,), "int32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=32):
+            while T.atomic_max(L[0], 1, return_prev=True) == 1:
+                pass
+            B[0] = B[0] + 1.0
+            T.atomic_store(L[0], 0)
+
+    (found,) = findings(main, np.zeros(1, "int32"), np.zeros(1, "float32"))
+    assert found.kind == "livelock" and found.text == (
+        "thread 1 of block (0) of main waits in this loop for memory to change, but no other thread can go "
+        "on and change it; thread 0 of the same warp cannot go on before this loop has ended, because "
+        "threads of a warp cannot wait for each other: if the loop waits for one of them (which holds a "
+        "lock, say), let one thread of each warp take part, on behalf of all"
+    )
+
+
+def test_a_wait_of_a_whole_warp_blames_none_of_it():
+    @T.prim_func
+    def main(L: T.Tensor((1,), "int32")):
+        with T.Kernel(1, threads=32):
+            while T.atomic_load(L[0]) == 0:
+                pass
+
+    (found,) = findings(main, np.zeros(1, "int32"))
+    assert found.kind == "livelock" and found.text.endswith("no other thread can go on and change it")
