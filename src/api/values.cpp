@@ -382,6 +382,8 @@ Expr apply_ceildiv(const Value& a, const Value& b, const Facts& facts, Span span
          "(T.ceil(a / b))",
          to_string(x->dtype));
   if (rounds_up_by_sum(x, y, facts)) return written_binary(BinaryOp::floordiv, x + (y - 1), y, span);
+  if (auto n = as_int(y); n && *n > 0 && x->dtype.bits == 32 && x.as<Var>())  // a length that is an argument
+    return cast(x->dtype, written_binary(BinaryOp::floordiv, cast(i64, x) + (*n - 1), imm(*n), span), span);
   return written_binary(BinaryOp::floordiv, x, y, span) +
          cast(x->dtype, binary(BinaryOp::ne, floormod(x, y), zero(x->dtype), span), span);
 }

@@ -144,7 +144,8 @@ struct FormulaMaker {
   void push(Formula& out, const Expr& e) const {
     Span at = e->span ? e->span : span;
     if (auto* n = e.as<IntImm>()) return out.steps.push_back({Formula::Op::constant, n->value});
-    if (auto* n = e.as<Cast>(); n && e->dtype.is_int() && n->a->dtype.is_int()) return push(out, n->a);
+    auto counts = [](DType t) { return t.is_int() || t.is_bool(); };
+    if (auto* n = e.as<Cast>(); n && e->dtype.is_int() && counts(n->a->dtype)) return push(out, n->a);
     if (auto* n = e.as<Binary>()) {
       Formula::Op op = formula_op(n->op, at);
       bool turned = n->op == BinaryOp::gt || n->op == BinaryOp::ge;

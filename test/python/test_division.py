@@ -334,6 +334,23 @@ def test_lengths_are_rounded_up_by_a_sum():
     assert "%" not in text, text
 
 
+@pytest.mark.parametrize("kind", ["int32", "uint32", "int64", "int16"])
+def test_a_grid_may_be_made_of_scalars(kind):
+    """A launch computes what a kernel may: whatever form ceildiv takes there."""
+
+    @T.prim_func
+    def main(n: getattr(T, kind), A: T.Tensor((300,), "int32")):
+        with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
+            for i in T.Parallel(64):
+                if bx * 64 + i < n:
+                    A[bx * 64 + i] = 1
+
+    a = np.zeros(300, "i4")
+    tilelang.compile(main, target="sim:sm_80")(130, a)
+    assert a[:130].all() and not a[130:].any()
+    assert tilelang.compile(main, target="cuda -arch=sm_80").get_kernel_source()
+
+
 def test_floats_are_not_rounded_up_by_ceildiv():
     def main_of():
         @T.prim_func

@@ -45,7 +45,8 @@ def compiles(chip, text):
     assert f"for {chip}" in kernel.source
     report = kernel.report.text()
     assert "NVRTC" in report
-    few = chip == "sm_75" and all(row["spill_stores"] <= 32 for row in kernel.resources)  # by ptxas's choice
+    # By ptxas's choice: of a GEMM of dynamic shape, whose 255 registers are all taken there, 16 to 48 bytes.
+    few = chip in OTHERS and all(row["spill_stores"] <= 48 for row in kernel.resources)
     assert "no spills" in report or few, report
 
 
