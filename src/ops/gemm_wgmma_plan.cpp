@@ -186,8 +186,8 @@ std::string why_no_pattern(const TileOperand& t, int bits, int64_t depth, const 
   std::vector<int64_t> widths = patterns_of({from_origin, t.turned, t.part}, bits, shape, depth, {});
   if (widths.empty())
     return fmt::format(
-        "is read in parts of {} columns, which rows of {} bytes do not have as patterns of "
-        "128, 64, 32 or 16 bytes",
+        "is read in parts of {} columns, and no pattern of 128, 64, 32 or 16 bytes divides its rows "
+        "of {} bytes so",
         t.part, row_bytes);
   int64_t columns = t.turned ? std::max<int64_t>(widths.back(), 16) * 8 / bits : depth;
   return fmt::format(

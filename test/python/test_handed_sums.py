@@ -115,7 +115,7 @@ def test_three_loops_of_one_kind(target):
     assert all(how.startswith("mma.sync") for how in hows(kernel))
     assert exchanges(kernel) == []
     if target == "sim:sm_90a":
-        said = "adds to C as well, and is not by wgmma (wgmma: Q1 has rows of 224 bytes"
+        said = "adds to C as well, and is not by wgmma (wgmma: Q1 is read in parts of 56"
         assert said in hows(kernel)[0]
     shapes = ((2, 192, 192), (2, 112, 192), (2, 192, 128), (2, 128, 112), (2, 128, 192), (2, 128, 112))
     args = [random(*s, dtype="float16", seed=i) for i, s in enumerate(shapes)]
