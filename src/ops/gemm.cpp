@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
+#include "ops/regions.h"
 
 namespace tl {
 namespace {

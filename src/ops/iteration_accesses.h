@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "ir/rewrite.h"
 #include "ops/op.h"
 
 namespace tl {

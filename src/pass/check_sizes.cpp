@@ -30,7 +30,7 @@ void check_block_memory(const Function& f, const Kernel& k, BufferId id, const T
              .needed = bytes,
              .given = target.shared_bytes,
              .chip = said(target)};
-  s.tiles.push_back({id, info.name, bytes, bytes, info.span});
+  s.tiles.push_back({id, info.name, bytes, bytes, info.span, {}});
   throw too_large(s, &f);
 }
 
