@@ -29,7 +29,7 @@ struct Placed {
 Placed placed(const Iterations& nest, const IterationAccess& a) {
   Placed p{.store = &a};
   Facts facts;
-  std::vector<Counter> counters = nest.counters_of(a);
+  std::vector<LoopCounter> counters = nest.counters_of(a);
   for (auto& c : counters) facts.bind(c.var, Interval{0, std::max<int64_t>(c.extent, 1) - 1});
   for (Expr rest : nest.own_parts(a, p.shared)) {
     rest = simplify(rest, facts);
@@ -95,7 +95,7 @@ bool never_meet(const Placed& a, const Placed& b, const Extents& extents) {
 struct Origins final : Rewriter {
   const Iterations& nest;
   const IterationAccesses& accesses;
-  std::vector<Counter> counters;
+  std::vector<LoopCounter> counters;
   std::vector<Expr> numbers = {};
   std::set<const ExprNode*> seen = {};
   std::set<BufferId> filled = {};

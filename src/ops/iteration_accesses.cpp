@@ -31,7 +31,7 @@ namespace {
 struct Walk {
   IterationAccesses out = {};
   std::vector<Expr> conditions = {};
-  std::vector<Counter> inner = {};
+  std::vector<LoopCounter> inner = {};
   VarMap names = {};
 
   void add(bool is_store, BufferId buffer, const std::vector<Expr>& index, const Expr& mask, Span span) {
@@ -111,8 +111,8 @@ IterationAccesses accesses_of(const Stmt& body) {
   return std::move(walk.out);
 }
 
-std::vector<Counter> Iterations::counters_of(const IterationAccess& a) const {
-  std::vector<Counter> counters = loops;
+std::vector<LoopCounter> Iterations::counters_of(const IterationAccess& a) const {
+  std::vector<LoopCounter> counters = loops;
   counters.insert(counters.end(), a.inner.begin(), a.inner.end());
   return counters;
 }

@@ -12,7 +12,7 @@ namespace tl {
 
 constexpr int64_t most_points = 1 << 16;  // iterations that are looked at
 
-struct Counter {
+struct LoopCounter {
   Expr var;
   int64_t extent;
 };
@@ -22,7 +22,7 @@ struct IterationAccess {
   bool is_store;
   BufferId buffer;
   std::vector<Expr> index = {}, conditions;
-  std::vector<Counter> inner;  // loops of the body around it
+  std::vector<LoopCounter> inner;  // loops of the body around it
   Span span;
   Expr value = {};  // that is stored
 };
@@ -42,16 +42,16 @@ IterationAccesses accesses_of(const Stmt& body);
 struct Iterations {
   const Function& f;
   Loop kind = Loop::parallel;
-  std::vector<Counter> loops = {};
+  std::vector<LoopCounter> loops = {};
 
   // All loops around an access.
-  std::vector<Counter> counters_of(const IterationAccess& a) const;
+  std::vector<LoopCounter> counters_of(const IterationAccess& a) const;
   // Calls visit(number of the iteration, element, number of the point) for all points, the values of all
   // loops around the access, as far as the indices depend on these; the rest of the indices goes to `shared`.
   // False where that is unknown.
   template <class F>
   bool points(const IterationAccess& a, std::vector<Expr>& shared, F visit) const {
-    std::vector<Counter> counters = counters_of(a);
+    std::vector<LoopCounter> counters = counters_of(a);
     int64_t count = 1, inner = 1;
     for (auto& c : counters) count *= std::min<int64_t>(c.extent, most_points + 1);
     for (auto& c : a.inner) inner *= c.extent;
@@ -88,7 +88,7 @@ struct Iterations {
   std::vector<Expr> own_parts(const IterationAccess& a, std::vector<Expr>& shared) const;
 
  private:
-  static void set(CounterValues& values, const std::vector<Counter>& counters, int64_t point) {
+  static void set(CounterValues& values, const std::vector<LoopCounter>& counters, int64_t point) {
     for (size_t c = counters.size(); c-- > 0; point /= counters[c].extent)
       values[counters[c].var.get()] = point % counters[c].extent;
   }
