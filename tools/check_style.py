@@ -151,10 +151,45 @@ def check(path: Path, root: Path) -> list[str]:
     return [f"{name}:{line}: {what}" for line, what in sorted(found)]
 
 
+TYPE_OR_NAMESPACE = re.compile(
+    r"^(?:namespace ([\w:]*) ?\{|\}  // namespace|(?:struct|class) (\w+)\b(?!::|<)[^;\n]*\{)", re.M
+)
+
+
+def types_in(text: str) -> Iterator[tuple[str, int]]:
+    """The types that other files can see, with their namespaces, and the line of each."""
+    around: list[str] = []
+    for found in TYPE_OR_NAMESPACE.finditer(text):
+        if found[2]:
+            if "" not in around:
+                yield "::".join([*around, found[2]]), text.count("\n", 0, found.start()) + 1
+        elif found[0].startswith("}"):
+            around = around[:-1]
+        else:
+            around.append(found[1])
+
+
+def check_names(paths: list[Path], root: Path) -> list[str]:
+    """Two types of one name in two files: the linker takes the functions of one for those of the other."""
+    seen: dict[str, str] = {}
+    findings = []
+    for path in paths:
+        if path.suffix not in (".cpp", ".h") or root / "src" not in path.parents:
+            continue
+        name = str(path.relative_to(root))
+        for what, line in types_in(path.read_text()):
+            if seen.setdefault(what, name) != name:
+                findings.append(
+                    f"{name}:{line}: {what} is the name of a type in {seen[what]}, too: give it another"
+                )
+    return findings
+
+
 def main() -> int:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     paths = files(root)
     findings = [finding for path in paths for finding in check(path, root)]
+    findings += check_names(paths, root)
     print("\n".join([*findings, f"style: {len(paths)} files, {len(findings)} findings"]))
     return 1 if findings else 0
 

@@ -90,3 +90,17 @@ def test_only_files_of_git_count(tmp_path):
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     (tmp_path / "src" / "untracked.cpp").write_text("int a;\n" * 600)
     assert checked(tmp_path, {"src/a.cpp": "int a;\n"}) == []
+
+
+def test_two_types_of_one_name_are_found(tmp_path):
+    """Not so in another namespace, nor where no other file sees it, nor a type's own parts."""
+
+    def of(namespace, what="struct Counter : Base {\n};\n"):
+        inner = f"namespace {namespace} {{\n{what}}}  // namespace {namespace}\n"
+        return f"namespace tl {{\n{inner}}}  // namespace tl\n"
+
+    apart = {"src/a/a.h": of("sim"), "src/a/b.h": of("test"), "src/a/c.cpp": of(""), "src/a/d.cpp": of("")}
+    parts = of("sim", "struct Counter::State {\n};\n")
+    assert checked(tmp_path / "apart", {**apart, "src/a/e.cpp": parts}) == []
+    (finding,) = checked(tmp_path / "twice", {**apart, "src/b/counter.h": of("sim")})
+    assert finding.startswith("src/b/counter.h:3: tl::sim::Counter is the name of a type in src/a/a.h, too")
