@@ -129,6 +129,11 @@ Buffer Builder::tensor(const std::string& name, const std::vector<Value>& shape,
 Expr Builder::scalar(const std::string& name, DType type) {
   check_param_name(name);
   check_element_type(name, type, here());
+  if (type.is_storage())
+    fail(here(),
+         "{}: a number that is given at the call cannot be {}, a type of elements in memory: declare it {}, "
+         "and convert it, T.cast({}, \"{}\")",
+         name, to_string(type), type.is_float() ? "float32" : "int32", name, to_string(type));
   Expr v = var(name, type, here());
   draft->function.params.push_back({.name = name, .var = v});
   return v;
@@ -189,7 +194,7 @@ void Builder::end_kernel() {
 
 // ── loops ─────────────────────────────────────────────────────────────────────────────────────────────
 Builder::LoopHead Builder::make_head(Loop loop, const std::string& name, const Value& start,
-                                     const Value& stop, const Value& step, Expr& user_var) const {
+                                     const Value& stop, const Value& step, Expr& user_var) {
   Expr first = to_index(start, "the start of a loop", here()),
        last = to_index(stop, "the end of a loop", here());
   Expr by = to_index(step, "the step of a loop", here());
@@ -200,7 +205,9 @@ Builder::LoopHead Builder::make_head(Loop loop, const std::string& name, const V
     head.min = first;
     head.extent = last - first;
     user_var = head.var;
-  } else {  // the loop counts, and the user's variable is start + count * step
+  } else {  // the loop counts, and the user's variable is start + count * step, as they were before it
+    first = named(first, "start");
+    by = named(by, "step");
     head.extent = trip_count(first, last, by);
     user_var = first + head.var * by;
   }

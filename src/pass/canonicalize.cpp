@@ -65,14 +65,34 @@ Expr with_coordinates(const Expr& e, const Kernel& k) {
        target.name, chips_with(*n.intrinsic), row.instead, row.instead.empty() ? "" : "; or ");
 }
 
+// Whether the loop's body may change what its start reads: the start is what it was before the first turn.
+bool changes_start(const Function& f, const For& n) {
+  std::set<BufferId> written;
+  for (BufferId id : written_buffers(n.body)) written.insert(f.storage(id));
+  return contains(
+      n.min, [&](const Load& load) { return written.contains(f.storage(load.buffer)); },
+      [](const Call&) { return true; });
+}
+
+Stmt from_zero(const Function& f, const For& n, Rewriter& self) {
+  Expr start = n.min;
+  std::vector<Stmt> out;
+  if (changes_start(f, n)) {
+    start = var("start", n.min->dtype);
+    out.push_back(let(start, self(n.min), n.span));
+  }
+  Stmt body = substitute(n.body, {{n.var.get(), binary(BinaryOp::add, n.var, start)}});
+  out.push_back(
+      for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs));
+  return out.size() == 1 ? out[0] : block(std::move(out), n.span);
+}
+
 Stmt body_of(Function& f, const Kernel& k, const Target& target) {
   std::optional<BufferId> counter;
   return rewrite(
       k.body,
       [&](const For& n, Rewriter& self) -> Stmt {
-        if (is_int(n.min, 0)) return self.children(n);
-        Stmt body = substitute(n.body, {{n.var.get(), binary(BinaryOp::add, n.var, n.min)}});
-        return for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs);
+        return is_int(n.min, 0) ? self.children(n) : from_zero(f, n, self);
       },
       [&](const Group& n, Rewriter& self) -> Stmt {  // one thread does the work of all teams
         return target.has_threads() ? self.children(n) : self(n.body);

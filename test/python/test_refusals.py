@@ -224,3 +224,9 @@ def test_an_assumption_that_only_the_run_can_tell_is_checked_by_the_simulator():
 def test_the_message_points_at_the_line(tmp_path):
     error = failure(tmp_path, "x = T.alloc_var('uint8', T.int32(300))", signature=SIGNATURE)
     assert error.line == 5 and error.column == 13
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float4_e2m1fn", "int4", "uint4", "tfloat32"])
+def test_a_number_of_a_type_of_memory(dtype, tmp_path):
+    error = failure(tmp_path, "B[0] = s", signature=f"s: T.dtype('{dtype}'), B: T.Tensor((1,), 'float32')")
+    assert f"a number that is given at the call cannot be {dtype}" in error.text

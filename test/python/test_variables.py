@@ -51,3 +51,30 @@ def test_what_may_be_assigned_is_run(name, tmp_path):
         compiled = tilelang.compile(program, target=target)
         compiled(a, 1)
         assert (a == 2).any(), target
+
+
+# A loop's body, and what it leaves in B: its bounds are what they were before its first turn.
+BOUNDS = {
+    "start": ("for k in range(v, 5):\n    B[n] = k\n    n += 1\n    v = 0", [2, 3, 4]),
+    "start, and a step": ("for k in range(v, 7, 2):\n    B[n] = k\n    n += 1\n    v = 0", [2, 4, 6]),
+    "step": ("for k in range(0, 6, v):\n    B[n] = k\n    n += 1\n    v = 1", [0, 2, 4]),
+    "downwards": ("for k in range(5, v, -v):\n    B[n] = k\n    n += 1\n    v = 1", [5, 3]),
+    "end": ("for k in range(v):\n    B[n] = k\n    n += 1\n    v = 7", [0, 1]),
+    "element": ("for k in T.serial(A[0], 5):\n    B[n] = k\n    n += 1\n    A[0] = 0", [3, 4]),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_bounds_of_a_loop_that_its_body_changes(name, tmp_path):
+    body, wanted = BOUNDS[name]
+    body = f"v = T.alloc_var('int32', 2)\nn = T.alloc_var('int32', 0)\n{body}"
+    main = kernel(
+        tmp_path,
+        body,
+        "A: T.Tensor((8,), 'int32'), B: T.Tensor((8,), 'int32')",
+        launch="T.Kernel(1, threads=1)",
+    )
+    for target in ("reference", "cpu", "sim:sm_80"):
+        b = np.full(8, -1, np.int32)
+        tilelang.compile(main, target=target)(np.arange(3, 11, dtype=np.int32), b)
+        assert list(b) == wanted + [-1] * (8 - len(wanted)), target
