@@ -63,7 +63,7 @@ namespace {
 // operator is made.
 struct OpenExtents {
   const VarMap& lets;
-  int64_t largest = 1;  // of the constant ones
+  int64_t largest = 2;  // no constant one is larger; even, as are the numbers that stand for others
   std::vector<Expr> known = {};
 
   bool same(const Expr& a, const Expr& b) const {
@@ -72,9 +72,9 @@ struct OpenExtents {
   int64_t stand_in(const Expr& extent) {
     auto it = std::ranges::find_if(known, [&](auto& e) { return same(e, extent); });
     if (it == known.end()) it = known.insert(it, extent);
-    return largest + 1 + (it - known.begin());
+    return largest + 2 * (1 + (it - known.begin()));
   }
-  Expr original(int64_t n) const { return n > largest ? known[size_t(n - largest - 1)] : imm(n); }
+  Expr original(int64_t n) const { return n > largest ? known[size_t((n - largest) / 2 - 1)] : imm(n); }
 };
 
 std::vector<Region*> regions_in(std::vector<Operand>& operands) {
@@ -147,6 +147,36 @@ void complete_regions(const TileOp& op, std::vector<Operand>& operands, const Fu
   if (op.complete) op.complete(operands, f, span);
 }
 
+// With numbers for its open extents, and a buffer that has room for them.
+void with_numbers(Region& r, OpenExtents& open, Function& roomy) {
+  for (size_t d = 0; d < r.ranges.size(); d++) {
+    Range& range = r.ranges[d];
+    if (!is_open(range)) continue;
+    int64_t n = open.stand_in(range.extent), end = as_int(range.min).value_or(0) + n;
+    range.extent = imm(n);
+    Expr& extent = roomy[r.buffer].shape[d];
+    if (auto size = as_int(extent); size && *size < end) extent = imm(end);
+  }
+}
+
+// Of types of four bits an even number is written: two lie in a byte.
+void check_whole_bytes(const TileOp& op, const std::vector<Operand>& operands, const Function& f, Span span) {
+  for (size_t i = 0; i < operands.size(); i++) {
+    auto* r = std::get_if<Region>(&operands[i]);
+    Access access = op.info.operands[i].access;
+    if (!r || (access != Access::write && access != Access::update) || !f[r->buffer].dtype.is_packed())
+      continue;
+    const Expr& extent = r->ranges.back().extent;
+    auto* widened = extent.as<Cast>();  // as the user wrote it
+    if (as_int(extent) || is_int(simplify(floormod(extent, imm(2))), 0)) continue;
+    fail(span,
+         "{}: {} has packed type {} (two elements per byte), but the written part has {} elements in its "
+         "last dimension, which may be odd: write an even number, 2 * n",
+         op.info.said(), f[r->buffer].name, to_string(f[r->buffer].dtype),
+         print(widened ? widened->a : extent, &f));
+  }
+}
+
 // Does it take a dimension of the buffer that has no elements?
 bool is_empty(const Function& f, const Region& r) {
   const std::vector<Expr>& shape = f[r.buffer].shape;
@@ -183,14 +213,15 @@ bool Builder::emit_as_loops(const TileOp& op, std::vector<Operand> operands, con
   if (std::ranges::any_of(regions, is_constant)) return false;  // the other one's extents are no constants
   OpenExtents open{.lets = draft->lets};
   for (auto* r : regions)
-    for (auto& range : r->ranges) open.largest = std::max(open.largest, as_int(range.extent).value_or(1));
-  if (regions.size() == 2) check_extents(op, *regions[0], *regions[1], open, f, here());
-  std::vector<Operand> closed = operands;
-  for (auto* r : regions_in(closed))
     for (auto& range : r->ranges)
-      if (is_open(range)) range.extent = imm(open.stand_in(range.extent));
-  Stmt tile = make_tile(f, op, closed, attrs, here());
-  ParallelNest nest = op.nest(*tile.as<Tile>(), f);
+      open.largest = std::max(open.largest, (as_int(range.extent).value_or(1) + 1) / 2 * 2);
+  if (regions.size() == 2) check_extents(op, *regions[0], *regions[1], open, f, here());
+  check_whole_bytes(op, operands, f, here());
+  std::vector<Operand> closed = operands;
+  Function roomy = f;
+  for (auto* r : regions_in(closed)) with_numbers(*r, open, roomy);
+  Stmt tile = make_tile(roomy, op, closed, attrs, here());
+  ParallelNest nest = op.nest(*tile.as<Tile>(), roomy);
   if (nest.attrs.find("engine")) return false;  // what an engine carries out has constant extents
   Stmt body = with_guards(nest.body, f, regions);
   for (size_t d = nest.vars.size(); d-- > 0;)

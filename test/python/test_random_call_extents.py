@@ -8,14 +8,14 @@ import tilelang
 from helpers import load_text
 
 PROGRAMS = 12
-BLOCKS, WIDTH, STEPS = 3, 8, 7
+BLOCKS, STEPS = 3, 7
 
 
 class Program:
-    """Tiles X and Y, (m, WIDTH), whose m comes with the call, and each block's length n = L[bx] <= m."""
+    """Tiles X and Y, (m, width), whose m comes with the call, and each block's length n = L[bx] <= m."""
 
     def __init__(self, rng):
-        self.rng = rng
+        self.rng, self.width = rng, rng.choice([4, 8, 16, 24])
         self.lines, self.steps = [], []
         for _ in range(STEPS):
             rng.choice([self.fill, self.copy, self.copy, self.add, self.turn])()
@@ -33,7 +33,7 @@ class Program:
 
     def columns(self):
         low = self.rng.choice([0, 0, 3])
-        return low, self.rng.choice([WIDTH, WIDTH, low + 1])
+        return low, self.rng.choice([self.width, self.width, low + 1])
 
     def fill(self):
         name, value = self.rng.choice("XY"), self.rng.choice([0, 5, -2])
@@ -59,16 +59,18 @@ class Program:
         self.steps.append(step)
 
     def add(self):
-        self.lines.append(f"for i, j in T.Parallel(m, {WIDTH}):\n            X[i, j] += Y[i, j] * 2 + 1")
+        self.lines.append(f"for i, j in T.Parallel(m, {self.width}):\n            X[i, j] += Y[i, j] * 2 + 1")
         self.steps.append(lambda t, m, n: t["X"].__iadd__(t["Y"] * 2 + 1))
 
     def turn(self):
-        self.lines.append(f"for i, j in T.Parallel(m, {WIDTH}):\n            Y[i, j] = X[m - 1 - i, j] + n")
+        self.lines.append(
+            f"for i, j in T.Parallel(m, {self.width}):\n            Y[i, j] = X[m - 1 - i, j] + n"
+        )
         self.steps.append(lambda t, m, n: t["Y"].__setitem__(..., t["X"][::-1] + n))
 
     def text(self):
         body = "\n        ".join(self.lines)
-        shape = f'T.Tensor(({BLOCKS}, m, {WIDTH}), "float32")'
+        shape = f'T.Tensor(({BLOCKS}, m, {self.width}), "float32")'
         return f"""
 import tilelang.language as T
 m = T.dynamic("m")
@@ -77,7 +79,7 @@ m = T.dynamic("m")
 def main(L: T.Tensor(({BLOCKS},), "int32"), A: {shape}, B: {shape}):
     T.assume(m <= 16)
     with T.Kernel({BLOCKS}, threads=32) as bx:
-        X, Y = T.alloc_shared((m, {WIDTH}), "float32"), T.alloc_shared((m, {WIDTH}), "float32")
+        X, Y = T.alloc_shared((m, {self.width}), "float32"), T.alloc_shared((m, {self.width}), "float32")
         n = L[bx]
         T.copy(A[bx, :, :], X)
         T.copy(B[bx, :, :], Y)
@@ -97,7 +99,7 @@ def test_tiles_of_the_extents_of_a_call(tmp_path, seed):
     for target in ("cpu", "sim:sm_80", "sim:sm_90a"):
         kernel = tilelang.compile(main, target=target)
         for m, *lengths in calls:
-            a, b = (numbers.integers(-9, 10, (BLOCKS, m, WIDTH)).astype(np.float32) for _ in "XY")
+            a, b = (numbers.integers(-9, 10, (BLOCKS, m, program.width)).astype(np.float32) for _ in "XY")
             wanted = [
                 {"X": x.astype(np.float64), "Y": y.astype(np.float64)} for x, y in zip(a, b, strict=True)
             ]

@@ -328,3 +328,39 @@ def test_tiles_whose_extent_nothing_bounds(target):
     )
     with pytest.raises(Exception, match=words):
         kernel(noise(6113), np.zeros(6113, np.float32))
+
+
+PARTS = {"odd": "T.fill(S[0:8, 0:n], 3)", "even": "T.fill(S[0:8, 0:2 * n], 3)"}
+
+
+def test_parts_of_packed_tiles(tmp_path):
+    """Two elements lie in a byte, so that the part that is written has an even number of them in a row."""
+    made = {"signature": "n: T.int32, B: T.Tensor((8, 16), 'int4')", "launch": "T.Kernel(1, threads=32)"}
+    body = "S = T.alloc_shared((8, 16), 'int4')\nT.clear(S)\n{}\nT.copy(S, B)"
+    error = failure(tmp_path, body.format(PARTS["odd"]), **made)
+    assert "has n elements in its last dimension, which may be odd: write an even number, 2 * n" in error.text
+    for target in ("cpu", "reference", "sim:sm_80"):
+        b = np.full((8, 8), 99, np.int8)
+        run(kernel(tmp_path, body.format(PARTS["even"]), **made), target, 3, b)
+        np.testing.assert_array_equal(b, [[0x33] * 3 + [0] * 5] * 8)
+
+
+@pytest.mark.parametrize("rows, columns", [(16, 16), (16, 8), (4, 1), (1, 4)])
+def test_parts_of_tiles_as_long_as_they_are_wide(target, rows, columns):
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), n: T.int32, B: T.Tensor((2, 16, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((rows, columns), "float32")
+            T.clear(s)
+            T.copy(A[0:rows, 0:n], s[:, 0:n])
+            T.copy(s, B[0, 0:rows, 0:columns])
+            T.fill(s[0:n, 0:columns], 3)
+            T.copy(s, B[1, 0:rows, 0:columns])
+
+    a, n = noise(64, 64), min(rows, columns, 3)
+    b, want = np.full((2, 16, 16), np.nan, np.float32), np.full((2, 16, 16), np.nan, np.float32)
+    run(main, target, a, n, b)
+    want[:, :rows, :columns] = 0
+    want[:, :rows, :n] = a[:rows, :n]
+    want[1, :n, :columns] = 3
+    np.testing.assert_array_equal(b, want)
