@@ -99,6 +99,7 @@ void bind_memory(nb::class_<Builder>& c) {
       .def("store", &Builder::store, "buffer"_a, "index"_a, "value"_a)
       .def("evaluate", &Builder::evaluate, "value"_a)
       .def("let", &Builder::let, "name"_a, "value"_a)
+      .def("held", &Builder::held, "name"_a, "value"_a)
       .def("barriers", &Builder::barriers, "what"_a, "name"_a, "counts"_a)
       .def("count_arrivals", &Builder::count_arrivals, "what"_a, "words"_a, "number"_a, "count"_a)
       .def("signal_barrier", &Builder::signal_barrier, "what"_a, "row"_a, "words"_a, "index"_a,

@@ -174,6 +174,8 @@ class Builder:
     def store(self, buffer: Buffer, index: Sequence[ExprLike], value: ExprLike) -> None: ...
     def let(self, name: str, value: Expr) -> Expr:
         """Bind a value to a name; returns the variable (or the constant itself)."""
+    def held(self, name: str, value: Expr) -> Expr | None:
+        """Bind a value that reads memory; None if it reads none."""
     # barriers in memory; `what` is what the user called
     def barriers(self, what: str, name: str, counts: Sequence[int]) -> Buffer:
         """Barriers whose phases end after so many arrivals each, initialised where the kernel begins."""

@@ -105,6 +105,8 @@ class Builder {
   void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
   // Binds a value to a name.  Constants, variables, and whatever stands outside of a kernel stay as they are.
   Expr let(const std::string& name, const Value& value);
+  // A name for what the value reads from memory now; none if it reads nothing.
+  std::optional<Expr> held(const std::string& name, const Expr& value);
 
   // ── memory, thread by thread ────────────────────────────────────────────────────────────────────────
   // The address of an element; access "r", "w", or "": both.
@@ -232,7 +234,7 @@ class Builder {
   void leave_names(std::vector<Stmt>& stmts);
   void refuse_in_function() const;
   LoopHead make_head(Loop loop, const std::string& name, const Value& start, const Value& stop,
-                     const Value& step, Expr& user_var) const;
+                     const Value& step, Expr& user_var);
   std::vector<Expr> index_of(const Buffer& buffer, const std::vector<Value>& index,
                              std::string_view verb) const;
   Facts facts_here() const;

@@ -182,11 +182,12 @@ AttrValue Builder::index_attr(const AttrValue& value) {
   if (auto known = as_int(*e)) return *known;
   return named(*e, "index");
 }
-// What reads memory is read here.
-Expr Builder::named(const Expr& e, const char* name) {
-  bool reads = contains(e, [](const Load&) { return true; }, [](const Call&) { return true; });
-  return reads ? let(name, e) : e;
+std::optional<Expr> Builder::held(const std::string& name, const Expr& value) {
+  bool reads = contains(value, [](const Load&) { return true; }, [](const Call&) { return true; });
+  return reads ? std::optional(let(name, value)) : std::nullopt;
 }
+// What reads memory is read here.
+Expr Builder::named(const Expr& e, const char* name) { return held(name, e).value_or(e); }
 
 void Builder::check_attrs(const OpInfo& op, Attrs& attrs) {
   std::vector<std::string_view> known;

@@ -55,6 +55,8 @@ def test_a_change_in_a_loop_of_the_device(tmp_path, loop):
 CHANGED = {
     "insert": ("x = [1]", "x.insert(0, 2)", "list"),
     "pop": ("x = [1]", "x.pop()", "list"),
+    "next of a generator": ("x = (k for k in (1, 2))", "y = next(x)", "`next(…)` takes from a generator"),
+    "next": ("x = iter([1, 2])", "y = next(x)", "`next(…)` takes from a list_iterator"),
     "sort": ("x = [2, 1]", "x.sort()", "list"),
     "item of a list": ("x = [1]", "x[0] = 2", "`[…] = …` changes a list"),
     "item is added to": ("x = {'n': 1}", "x['n'] += 1", "`[…] += …` changes a dict"),
@@ -105,6 +107,7 @@ total = out[0] + out[1] + out[2]
 for i in T.serial(4):
     a = []
     a.append(i)
+    z = next(iter([i])) + next(k for k in (i, 1))
     a[0] = a[0] + 1
     b = fresh()
     b["parts"].append(2)

@@ -1,5 +1,5 @@
 """What a Python name of a kernel means after it is bound again: by a loop, by an assignment to the name of a
-tensor, by the loops over *args of a macro."""
+tensor, by the loops over *args of a macro, in one branch and in the other."""
 
 import re
 import warnings
@@ -206,9 +206,7 @@ def test_how_objects_of_a_kernel_print(tmp_path, capsys):
     """No message, and no debugger, shows an address."""
     body = "S = T.alloc_shared((4, 8), 'float16')\nprint([n, A, A[bx, 0], A[1, 0] * n, S[2, 0:4]])\nT.ws(S)"
     error = failure(tmp_path, body)
-    assert capsys.readouterr().out == (
-        "[n, A: global float32[64, 8], A[bx, 0], A[1, 0]*cast<f32>(n), S[2, 0 : 0 + 4]]\n"
-    )
+    assert capsys.readouterr().out == ("[n, A: global float32[64, 8], A[bx, 0], t, S[2, 0 : 0 + 4]]\n")
     assert "object at" not in error.text
 
 
@@ -245,3 +243,55 @@ def test_a_name_bound_again_in_each_iteration(case, tmp_path, target):
         "in a branch": np.where(i > 3, a, 0),
     }
     assert np.allclose(b, wanted.get(case, a), rtol=1e-5, atol=1e-5)
+
+
+# Both branches are built one after the other; to the second, names are what they were before the `if`.
+BRANCHES = {
+    "a number": ("x = 1\nif A[0] > 0:\n    x = 7\n    B[1] = x\nelse:\n    B[0] = x", [1, -1]),
+    "a value": ("x = A[1]\nif A[0] > 0:\n    x = A[2] + 1\n    B[1] = x\nelse:\n    B[0] = x", [1, -1]),
+    "elif": ("x = 1\nif A[0] > 0:\n    x = 7\nelif A[1] > x:\n    x = 8\nelse:\n    B[0] = x", [1, -1]),
+    "in a loop": (
+        "x = 1\nif A[0] > 0:\n    for x in (3, 4):\n        B[1] = x\nelse:\n    B[0] = x",
+        [1, -1],
+    ),
+    "a tuple": ("x, y = 1, 2\nif A[0] > 0:\n    x, y = y, x\nelse:\n    B[0], B[1] = x, y", [1, 2]),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_what_one_branch_binds_the_other_does_not_see(name, tmp_path):
+    body, wanted = BRANCHES[name]
+    main = kernel(
+        tmp_path,
+        body,
+        "A: T.Tensor((4,), 'int32'), B: T.Tensor((2,), 'int32')",
+        launch="T.Kernel(1, threads=1)",
+    )
+    b = np.full(2, -1, np.int32)
+    tilelang.compile(main, target="reference")(np.arange(4, dtype=np.int32), b)
+    assert list(b) == wanted
+
+
+def test_what_one_branch_alone_binds(tmp_path):
+    text = "if A[0, 0] > 0:\n    x = 7\n    A[0, 1] = x\nelse:\n    A[0, 0] = x"
+    with pytest.raises(NameError, match="'x' has no value here"):
+        kernel(tmp_path, text)
+
+
+# What becomes of a variable's name in a loop or branch of the device, where it is read afterwards.
+FIVE = "v = T.alloc_var('int32', 5)\n"
+SEVEN = "    v = T.alloc_var('int32', 7)\nA[v, 0] = 1"
+ELSEWHERE = {
+    "a loop of Python": FIVE + "if A[0, 0] > 0:\n    for v in (4, 7):\n        v = 3\nA[v, 0] = 1",
+    "another variable": FIVE + "if A[0, 0] > 0:\n" + SEVEN,
+    "the next iteration": FIVE
+    + "for i in T.serial(2):\n    A[v, 0] = 1\n    for v in (4, 7):\n        A[v, i] = 2",
+    "while": FIVE + "while A[0, 0] > 0:\n" + SEVEN,
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_variable_that_becomes_something_else(name, tmp_path):
+    assert (
+        "'v' is a variable (T.alloc_var) before the loop or branch" in failure(tmp_path, ELSEWHERE[name]).text
+    )

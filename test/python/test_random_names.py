@@ -14,13 +14,14 @@ N = 12
 SIGNATURE = f"A: T.Tensor(({N},), 'int32'), B: T.Tensor(({N},), 'int32')"
 REFUSALS = re.compile(
     "changes from one iteration to the next|is bound inside a loop|is bound under a condition|has no value "
-    "here|is used before it is bound|is a variable, but this loop binds|nothing has been assigned to this"
+    "here|is used before it is bound|is a variable, but this loop binds|nothing has been assigned to this|"
+    "here the name is bound anew|was written down before"
 )
-FIRST = "x = 1\ny = A[3]\nv = T.alloc_var('int32', 5)\nw = T.alloc_var('int32', 6)\n"
+FIRST = "x = 1\ny = A[3]\nkept = (x, A[1])\nv = T.alloc_var('int32', 5)\nw = T.alloc_var('int32', 6)\n"
 
 
 class Program:
-    """One random body, of names x, y, z, variables v, w and loops."""
+    """One random body, of names x, y, z, kept, variables v, w and loops."""
 
     def __init__(self, seed):
         self.rng, self.indices, self.loops = random.Random(seed), [], 0
@@ -37,6 +38,7 @@ class Program:
             a,
             f"({a} + {b}) % 1009",
             f"A[{a} % {N}]",
+            f"kept[{self.rng.randrange(2)}]",
             f"({a} * 3 + {self.rng.randrange(9)}) % 1009",
             "7",
         )
@@ -52,6 +54,8 @@ class Program:
             return f"{target} = {self.value()}\n"
         if kind == 3:
             return f"{target} += {self.rng.randrange(5)}\n"
+        if kind == 4 and self.rng.random() < 0.5:
+            return f"kept = ({self.value()}, B[({self.name()}) % {N}])\n"
         if kind == 4:
             return f"x, y = {self.name()}, {self.name()}\n"
         if kind < 7:
@@ -66,11 +70,21 @@ class Program:
         index = self.rng.choice("ijxv" if kind == 9 else "ij")
         taken = index in self.indices
         self.indices += [] if taken else [index]
-        loop = self.rng.choice(["range(3)", "range(1, 3)", "(4, 7)"])
+        loop = self.rng.choice(["range(3)", "range(1, 3)", "(4, 7)", *self.bounds()])
         made = f"for {index} in {loop}:\n" + self.inner(depth)
         if not taken:
             self.indices.remove(index)
         return made
+
+    def bounds(self):
+        """Of loops whose bounds read what their bodies may change."""
+        place = f"B[{self.rng.randrange(3, N)}]"
+        start, other = self.rng.choice(["v", "w", place]), self.rng.choice(["v", "w", place])
+        return (
+            f"range({start}, {start} + {other} % 5)",
+            f"range({start}, {start} + 6, {other} % 3 + 1)",
+            f"range({start}, {start} - {other} % 5, -1)",
+        )
 
     def inner(self, depth):
         return textwrap.indent(self.block(depth - 1), "    ")
@@ -113,7 +127,7 @@ def test_what_is_accepted_means_what_python_means(part, tmp_path):
             continue
         assert expected is not None, text
         b = np.full(N, -1, np.int32)
-        tilelang.compile(main, target="reference")(np.array(a, np.int32), b)
+        tilelang.compile(main, target=("reference", "cpu", "sim:sm_80")[seed % 3])(np.array(a, np.int32), b)
         assert list(b) == expected, text
         accepted += 1
     assert accepted >= 10

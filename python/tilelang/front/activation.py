@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._core import Buffer, Expr
+from .._core import Buffer, Expr, Region
 from . import changes, lanes, values
 from .arithmetic import cast
 from .asserts import device_assert, failed_assertion
 from .dtypes import as_dtype
 from .errors import compile_error
 from .expressions import Expressions
-from .frames import CARRIED, CONDITIONAL, ESCAPING, SHADOWED, Frame, With
+from .frames import CARRIED, CONDITIONAL, ESCAPING, REBOUND, SHADOWED, Frame, Refused, With
 from .loops import Loop, serial
+from .places import pinned
 from .results import take_results
 from .trace import Trace, fail, warn
 from .values import DEVICE, VECTORS, Deferred, Dynamic, Element, as_condition, as_value, is_value
@@ -50,6 +51,9 @@ class Activation(Expressions):
     # ── names ─────────────────────────────────────────────────────────────────────────────────────────
     def note(self, name: str, meaning: Buffer | None) -> None:
         """From here to the end of the open loop, branch or kernel of the device, `name` means that."""
+        for frame in self.frames:
+            if name in frame.kept:
+                raise fail(f"'{name}' {frame.kept[name]}")
         for frame in reversed(self.frames):
             if frame.undo is not None:
                 frame.undo.append((name, self.names.get(name)))
@@ -82,6 +86,7 @@ class Activation(Expressions):
         kind = value.__class__
         if kind is VectorVariable:
             if value.buffer.id not in self.trace.owned:
+                self.at(site)
                 self.trace.owned.add(value.buffer.id)
                 self.note(name, value)
                 return value
@@ -95,6 +100,7 @@ class Activation(Expressions):
             return meaning
         if kind is Buffer and value.scope == "var":
             if value.id not in self.trace.owned:
+                self.at(site)
                 self.trace.owned.add(value.id)
                 self.note(name, value)
                 return value
@@ -109,6 +115,9 @@ class Activation(Expressions):
             return meaning
         if kind in _VALUES and not (kind is Buffer and value.scope != "var"):
             return self._bind(site, name, value, bound)
+        if kind is Region:
+            self.at(site)
+            return pinned(value)
         return freeze(self, name, value) if kind in (list, tuple, dict) and not bound else value
 
     def rebind(self, site: tuple, name: str, old: Any, value: Any, unread: bool) -> Any:
@@ -214,7 +223,7 @@ class Activation(Expressions):
         if value.__class__ in _VALUES:
             value = as_value(value)
             return self.builder.let(name, value) if value.__class__ is Expr else value
-        return value
+        return pinned(value) if value.__class__ is Region else value
 
     # ── control flow ──────────────────────────────────────────────────────────────────────────────────
     def loop(self, site: tuple, iterable: Any, names: Any, carried: tuple, escaping: tuple) -> Iterator:
@@ -251,7 +260,7 @@ class Activation(Expressions):
             self.builder.drop_while()
         return self._python_while(site, condition, value)
 
-    def _device_while(self, site: tuple, condition: Any, refused: dict[str, str]) -> Iterator:
+    def _device_while(self, site: tuple, condition: Any, refused: Refused) -> Iterator:
         self.at(site)
         self.builder.while_condition(condition)
         self.open(Frame(True, loop=True, refused=refused))
@@ -282,9 +291,13 @@ class Activation(Expressions):
                     site,
                 )
 
-    def _refuse_names(self, carried: tuple, escaping: tuple) -> dict[str, str]:
+    def _refuse_names(self, carried: tuple, escaping: tuple) -> Refused:
         """Refuses what the loop surely assigns; what only a branch of it may, when it does."""
-        return {**self._refuse(escaping, ESCAPING), **self._refuse(carried, CARRIED)}
+        (assigned, kept), (again, kept_again) = (
+            self._refuse(escaping, ESCAPING),
+            self._refuse(carried, CARRIED),
+        )
+        return {**assigned, **again}, {**kept, **kept_again}
 
     def _refuse_shadows(self, names: Any, escaping: tuple) -> None:
         """An error where a loop gives its index the name of a variable that is read after it."""
@@ -293,22 +306,24 @@ class Activation(Expressions):
             if name in own and self.names.get(name).__class__ in _KEPT:
                 raise self.error(f"'{name}' " + SHADOWED.format(name), tuple(where))
 
-    def _refuse(self, names: tuple, why: str) -> dict[str, str]:
-        later = {}
+    def _refuse(self, names: tuple, why: str) -> Refused:
+        later: dict[str, str] = {}
+        kept: dict[str, str] = {}
         for name, in_branch, *where in names:
             if self.names.get(name).__class__ in _KEPT:
+                kept[name] = REBOUND.format(name)
                 continue
             if not in_branch:
                 raise self.error(f"'{name}' " + why.format(name), tuple(where))
             later[name] = why.format(name)
-        return later
+        return later, kept
 
     def _check_not_refused(self, site: tuple, name: str) -> None:
         for frame in self.frames:
-            if frame.refused and name in frame.refused:
+            if name in frame.refused:
                 raise self.error(f"'{name}' {frame.refused[name]}", site)
 
-    def _device_loop(self, site: tuple, loop: Loop, names: Any, refused: dict[str, str]) -> Iterator:
+    def _device_loop(self, site: tuple, loop: Loop, names: Any, refused: Refused) -> Iterator:
         one = names.__class__ is str and len(loop.stops) > 1  # a tuple of the indices
         own = (names,) if isinstance(names, str) else names
         if one:
@@ -415,7 +430,7 @@ class Activation(Expressions):
     def otherwise(self, site: tuple) -> bool:
         """`else:`"""
         frame = self.close()
-        self.open(Frame(frame.device, refused=frame.refused))
+        self.open(Frame(frame.device, refused=(frame.refused, frame.kept)))
         if frame.device:
             self.at(site)
             self.builder.begin_else()

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from .._core import Buffer, Expr, Region
-from . import idioms, lookups
+from . import changes, idioms, lookups
 from .arithmetic import cast
 from .loops import serial
 from .trace import current, fail
@@ -86,6 +86,14 @@ def length_of(fn: Any, args: tuple, kwargs: dict) -> Any:
     return fn(*args, **kwargs)
 
 
+def taken(fn: Any, args: tuple, kwargs: dict) -> Any:
+    """next(items)."""
+    trace = current()
+    if trace is not None and args:
+        changes.check_next(trace, args[0])
+    return fn(*args, **kwargs)
+
+
 def rounded(fn: Any, args: tuple, kwargs: dict) -> Any:
     """To the nearest integer, halves to the even one, as Python does."""
     if not args or not isinstance(args[0], DEVICE):
@@ -156,5 +164,5 @@ def stopped(fn: Any, args: tuple, kwargs: dict) -> Any:
 BUILTINS = {id(breakpoint): stopped, id(range): range_of, id(min): extreme_of, id(max): extreme_of,
             id(int): converted, id(float): converted, id(bool): converted, id(divmod): quotient_of,
             id(len): length_of, id(builtins.round): rounded, id(any): folded, id(all): folded,
-            id(sorted): sorted_of, id(print): printed}  # fmt: skip
+            id(sorted): sorted_of, id(print): printed, id(next): taken}  # fmt: skip
 BUILTINS.update({id(f): mathematics for name, f in vars(math).items() if callable(f) and name[0] != "_"})

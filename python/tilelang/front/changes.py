@@ -92,6 +92,17 @@ def check(trace: Trace, obj: Any, what: str) -> None:
         )
 
 
+def check_next(trace: Trace, items: Any) -> None:
+    """The same of next(items)."""
+    if is_older(trace, items):
+        raise fail(
+            f"`next(…)` takes from a {type(items).__name__} of Python's while the kernel is built, but in a "
+            "loop or branch that the device runs, which is built once: each iteration would get the same "
+            "item; let Python run the loop, `for k in [*range(4)]:`; or store the items to what the device "
+            "has, T.alloc_local(shape, dtype), and index it"
+        )
+
+
 def check_call(trace: Trace, fn: Any) -> None:
     """The same of a call of a method."""
     name = getattr(fn, "__name__", "")

@@ -12,6 +12,7 @@ from .builtins_of_python import BUILTINS, python_index
 from .indexing import store, subscript
 from .loops import Loop
 from .misuse import wrong_call
+from .places import pinned
 from .trace import fail
 from .values import DEVICE, SLICES, VECTORS, as_condition, as_value, binary
 
@@ -47,7 +48,7 @@ class Expressions:
             changes.check_call(self.trace, fn)
             lookups.check_call(fn, args)
             if owner.__class__ in _CONTAINERS:  # list.append keeps what it is given
-                args = tuple(self.settle("t", a) if a.__class__ is Expr else a for a in args)
+                args = tuple(self.settle("t", a) if a.__class__ is Expr else pinned(a) for a in args)
         try:
             result = fn(*args, **kwargs)
         except TypeError as error:
@@ -67,7 +68,12 @@ class Expressions:
 
     def made(self, _: None, value: Any) -> Any:
         """`[…]`, `{…}` and their comprehensions."""
-        return changes.made(self.trace, value)
+        return changes.made(self.trace, pinned(value))
+
+    def pinned(self, site: tuple, value: tuple) -> tuple:
+        """`a, b`."""
+        self.at(site)
+        return pinned(value)
 
     def formatted(self, site: tuple, value: Any) -> Any:
         """`{value}` in an f-string."""

@@ -21,6 +21,11 @@ SHADOWED = (
     "is a variable, but this loop binds the name to its index, which ends with the loop, and {0} is read "
     "after it: give the index another name, `for k in …`, and assign {0} = k in the loop"
 )
+REBOUND = (
+    "is a variable (T.alloc_var) before the loop or branch that the device runs, and is read after it or in "
+    "its next iteration, but here the name is bound anew, which happens once, while the kernel is built: "
+    "give what is bound here another name, and assign to {0} what it is to be"
+)
 CONDITIONAL = (
     "is bound under a condition that the device evaluates and read afterwards: make it a variable "
     "before the `if`, {0} = T.alloc_var(dtype, init), or use `a if condition else b`; a tile is "
@@ -28,11 +33,14 @@ CONDITIONAL = (
 )
 
 
+Refused = tuple[dict[str, str], dict[str, str]]
+
+
 class Frame:
     """An open loop, branch or `with`: whether the device runs it, and the names that end with it (None: none
     do)."""
 
-    __slots__ = ("device", "loop", "taken", "bound", "undo", "refused", "number", "kind")
+    __slots__ = ("device", "loop", "taken", "bound", "undo", "refused", "kept", "number", "kind")
 
     def __init__(
         self,
@@ -41,12 +49,13 @@ class Frame:
         taken: bool = False,
         scope: bool = False,
         bound: bool = False,
-        refused: dict[str, str] | None = None,
+        refused: Refused | None = None,
         kind: str = "",
     ) -> None:
         self.device, self.loop, self.taken, self.bound = device, loop, taken, bound
         self.undo: list | None = [] if device or scope else None
-        self.refused = refused  # names that may not be assigned in this loop, and why
+        # Names that may not be assigned here, and variables that may not become anything else, and why.
+        self.refused, self.kept = refused or ({}, {})
         self.kind = kind  # of a loop that the device runs, "parallel"
         self.number = 0  # of a loop or branch that the device runs, see Trace.next_block
 

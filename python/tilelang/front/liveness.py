@@ -15,7 +15,8 @@ _NONE: frozenset = frozenset()
 
 def annotate(body: list[ast.stmt]) -> None:
     """Give every loop and If in `body` its `escaping`, and every loop its `carried`: lists of (name,
-    assigning node); and every assignment its `unread`: the names that nothing reads afterwards."""
+    assigning node); every If its `restored`: names that its body assigns and its `else` reads; and every
+    assignment its `unread`: the names that nothing reads afterwards."""
     _live(body, _NONE)
     inner = [node for stmt in body for node in ast.walk(stmt)]
     late = [reads(node) for node in inner if isinstance(node, (ast.Lambda, ast.FunctionDef))]
@@ -68,7 +69,9 @@ def _while(stmt: ast.While, after: frozenset) -> frozenset:
 def _if(stmt: ast.If, after: frozenset) -> frozenset:
     inside = assigned(stmt.body + stmt.orelse)
     stmt.escaping = sorted((name, node) for name, node in inside.items() if name in after)
-    return _live(stmt.body, after) | _live(stmt.orelse, after) | reads(stmt.test)
+    otherwise = _live(stmt.orelse, after)
+    stmt.restored = sorted(assigned(stmt.body).keys() & otherwise)
+    return _live(stmt.body, after) | otherwise | reads(stmt.test)
 
 
 def _with(stmt: ast.With, after: frozenset) -> frozenset:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .activation import Activation
 from .errors import TilelangWarning, kind_of, names_bound
+from .places import pinned
 from .rewritten import rewrite
 from .trace import current, fail
 from .values import Element
@@ -150,7 +151,7 @@ class Macro:
                 TilelangWarning,
                 stacklevel=2,
             )
-        return value if value.__class__ is Element else activation.settle(name, value)
+        return pinned(value) if value.__class__ is Element else activation.settle(name, value)
 
 
 def _is_ref(node: ast.AST) -> bool:

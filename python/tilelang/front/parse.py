@@ -28,6 +28,10 @@ _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.
            ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor"}  # fmt: skip
 _COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
             ast.Is: "is", ast.IsNot: "is_not", ast.In: "in", ast.NotIn: "not_in"}  # fmt: skip
+# Both branches of an `if` are built, one after the other: a name that the first assigns is in the second
+# what it was before the `if`, or unbound.
+_HOLD = "try: {0} = {1}\nexcept NameError: pass"
+_RESTORE = "try: {0} = {1}\nexcept NameError:\n  try: del {0}\n  except NameError: pass"
 _UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not"}
 
 
@@ -91,6 +95,12 @@ class Rewriter(ast.NodeTransformer):
     def statement(self, call: ast.expr, at: ast.AST) -> ast.Expr:
         return at_place_of(ast.Expr(call), at)
 
+    def generated(self, text: str, at: ast.AST, *names: str) -> list[ast.stmt]:
+        stmts = ast.parse(text.format(*names)).body
+        for node in (inner for stmt in stmts for inner in ast.walk(stmt)):
+            at_place_of(node, at)
+        return stmts
+
     def temporary(self) -> str:
         self.temporaries += 1
         return f"{HELPER}_{self.temporaries}"
@@ -131,6 +141,11 @@ class Rewriter(ast.NodeTransformer):
         return call
 
     visit_List = visit_Dict = visit_Set = visit_ListComp = visit_DictComp = visit_SetComp = display
+    visit_GeneratorExp = display
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        made = self.generic_visit(node)
+        return self.help("pinned", node, made) if isinstance(node.ctx, ast.Load) else made
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         for part in node.values:  # before Python 3.12 the text alone knows its place
@@ -333,7 +348,12 @@ class Rewriter(ast.NodeTransformer):
         stmts: list[ast.stmt] = [at_place_of(ast.If(begin, self.body(node.body), []), node)]
         if node.orelse:
             test = self.help("otherwise", node.orelse[0])
-            stmts.append(at_place_of(ast.If(test, self.body(node.orelse), []), node.orelse[0]))
+            before = [(self.temporary(), name) for name in node.restored]
+            stmts[:0] = [
+                s for temporary, name in before for s in self.generated(_HOLD, node, temporary, name)
+            ]
+            first = [s for held, name in before for s in self.generated(_RESTORE, node.orelse[0], name, held)]
+            stmts.append(at_place_of(ast.If(test, first + self.body(node.orelse), []), node.orelse[0]))
         end = self.help("end_if", node)
         end.args = []
         return [*stmts, self.statement(end, node)]
