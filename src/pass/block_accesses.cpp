@@ -1,6 +1,7 @@
 #include "pass/block_accesses.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/round.h"
 #include "ir/rewrite.h"
@@ -17,11 +18,19 @@ bool is_own_affair(const Kernel& k, BufferId b) { return b.value < k.attrs.get_i
 int64_t reach_of(const Function& f, const Effect& e) {
   if (e.bytes > 0 || !e.by || e.by->kind != Kind::Call) return e.bytes;
   auto& call = static_cast<const Call&>(*e.by);
+  if (f[e.buffer].scope == Scope::global && obeys_mask(*call.intrinsic))
+    return e.writes() ? call.args[1]->dtype.bytes() : call.dtype.bytes();
   const AsyncInstr* row = async_row_of(*call.intrinsic);
   using enum AsyncInstr::AsyncKind;
   if (!row || (row->does != tensor_store && row->does != tensor_reduce)) return 0;
   const TensorMap* map = find_tensor_map(f, call.args[0].as<StringImm>()->value);
   return map && f[e.buffer].scope == Scope::shared ? map->box_elements() * f[e.buffer].dtype.bytes() : 0;
+}
+
+// An atomic load or store, by which threads order what they do outside of T.Parallel.
+bool thread_orders(const Effect& e) {
+  if (!e.is_through_address() || e.is_atomic) return false;
+  return static_cast<const Call*>(e.by)->intrinsic->atomic != Intrinsic::Atomic::none;
 }
 
 }  // namespace
@@ -33,7 +42,8 @@ bool overlap(const Function& f, BufferId a, BufferId b) {
 }
 
 bool StatementAccesses::writes() const {
-  return !now.writes.empty() || std::ranges::any_of(begun, [](auto& b) { return !b.second.writes.empty(); });
+  auto some = [](const Accesses& a) { return !a.writes.empty() || !a.updates.empty(); };
+  return some(now) || std::ranges::any_of(begun, [&](auto& b) { return some(b.second); });
 }
 
 BlockAccesses::BlockAccesses(const Function& f, const Kernel& kernel, int warp)
@@ -66,8 +76,11 @@ Conflict BlockAccesses::conflict(const Buffers& before, const Buffers& after) co
 }
 
 Conflict BlockAccesses::conflict(const Accesses& before, const Accesses& after) const {
-  return std::max({conflict(before.writes, after.reads), conflict(before.reads, after.writes),
-                   conflict(before.writes, after.writes)});
+  Conflict plain = std::max({conflict(before.writes, after.reads), conflict(before.reads, after.writes),
+                             conflict(before.writes, after.writes)});
+  if (before.updates.empty() && after.updates.empty()) return plain;
+  return std::max({plain, conflict(before.updates, after.reads), conflict(before.updates, after.writes),
+                   conflict(before.reads, after.updates), conflict(before.writes, after.updates)});
 }
 
 bool BlockAccesses::meets_itself(const StatementAccesses& a) const {
@@ -83,6 +96,14 @@ void BlockAccesses::find() {
     if (f[s.buffer].scope == Scope::global && touched.emplace(s.buffer, s.span).first->second != s.span)
       exchanged.insert(s.buffer);
   });
+  std::map<BufferId, Span> first;
+  std::set<BufferId> by_calls, several;  // written by calls; touched at several places
+  visit_effects(kernel.body, [&](const Stmt& s, const Effect& e) {
+    if (f[e.buffer].scope != Scope::global || (!e.reads() && !e.writes())) return;
+    if (first.emplace(e.buffer, s->span).first->second != s->span) several.insert(e.buffer);
+    if (e.writes() && e.is_through_address()) by_calls.insert(e.buffer);
+  });
+  std::ranges::set_intersection(by_calls, several, std::inserter(exchanged, exchanged.end()));
   for (auto& [tensor, where] : touched)
     if (!overlapping.empty() && f[tensor].scope == Scope::global) exchanged.insert(tensor);
   visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
@@ -111,8 +132,8 @@ StatementAccesses BlockAccesses::of(const Expr& e, const Team& team) const {
 
 void BlockAccesses::include(StatementAccesses& to, const Effects& effects, const WalkContext& at) const {
   auto is_nest = [](const For* loop) { return loop->attrs.get_int("independent") != 0; };
-  bool in_tile = !thread_level || std::ranges::any_of(at.loops, is_nest);
-  for (auto& e : effects.list) add(to, e, at, in_tile);
+  bool in_nest = std::ranges::any_of(at.loops, is_nest), in_tile = !thread_level || in_nest;
+  for (auto& e : effects.list) add(to, e, at, in_tile && (!thread_orders(e) || in_nest));
   to.completes.insert(to.completes.end(), effects.completes.begin(), effects.completes.end());
   to.meets |= effects.meets;
   to.signals |= effects.signals;
@@ -123,7 +144,7 @@ void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkCon
                         bool in_tile) const {
   Accesses& to = e.begins == Token::none ? found.now : found.begun[e.begins];
   bool shared = f[e.buffer].scope == Scope::shared;
-  bool ordered = in_tile && exchanged.contains(e.buffer) && (!e.is_through_address() || e.bytes > 0);
+  bool ordered = in_tile && exchanged.contains(e.buffer) && (!e.is_through_address() || reach_of(f, e) > 0);
   if (!shared && !ordered) return;
   Footprints::Conditions conditions = at.conditions;
   for (auto& mask : e.masks) conditions.emplace_back(mask, true);
@@ -136,6 +157,7 @@ void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkCon
     touched = footprints.of(e.buffer, index, conditions, at.team,
                             {ceil_of(bytes, f[e.buffer].dtype.bytes()), e.by_warp});
   }
+  if (e.is_atomic && !shared) return Accesses::add(to.updates, e.buffer, touched, warp);
   // Operations on the word of a barrier order themselves; they are ordered against its initialisation alone.
   if (e.reads() || e.is_phase) Accesses::add(to.reads, e.buffer, touched, warp);
   if (e.writes() && !e.is_phase) Accesses::add(to.writes, e.buffer, touched, warp);

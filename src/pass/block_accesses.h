@@ -8,8 +8,9 @@
 namespace tl {
 
 struct Accesses {
-  std::map<BufferId, Footprint> reads, writes;
-  bool empty() const { return reads.empty() && writes.empty(); }
+  std::map<BufferId, Footprint> reads = {}, writes = {};
+  std::map<BufferId, Footprint> updates = {};  // of tensors, atomic: in no conflict with one another
+  bool empty() const { return reads.empty() && writes.empty() && updates.empty(); }
   static void add(std::map<BufferId, Footprint>& to, BufferId b, const Footprint& footprint, int warp) {
     auto [it, is_new] = to.emplace(b, footprint);
     if (!is_new) it->second.add(footprint, warp);
@@ -17,6 +18,7 @@ struct Accesses {
   void add(const Accesses& o, int warp) {
     for (auto& [b, footprint] : o.reads) add(reads, b, footprint, warp);
     for (auto& [b, footprint] : o.writes) add(writes, b, footprint, warp);
+    for (auto& [b, footprint] : o.updates) add(updates, b, footprint, warp);
   }
 };
 

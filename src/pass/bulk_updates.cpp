@@ -1,6 +1,7 @@
 #include "pass/bulk_updates.h"
 
 #include <numeric>
+#include <set>
 
 #include "arith/prove.h"
 #include "base/error.h"
@@ -16,9 +17,11 @@ namespace {
 
 struct BulkUpdates {
   Function& f;
+  const Kernel& k;
   const Target& target;
   Facts facts;
   Varying varying{.f = f};
+  std::set<BufferId> used_otherwise = {};  // than by atomic updates
 
   // What only a call could tell must be known here: the other way is open.
   void check_tensor(const Tile& t, const Region& to) const {
@@ -48,6 +51,9 @@ struct BulkUpdates {
     if (is_own_work(Stmt(&t), f, varying))
       fail(t.span,
            "the number of a thread names the place, and the accelerator's work is begun by one for all");
+    if (used_otherwise.contains(f.storage(to.buffer)))
+      fail(t.span, "the kernel uses {} elsewhere, and nothing would wait for the accelerator there",
+           tensor.name);
     check_tensor(t, to);
     std::vector<Stmt> stmts;
     Region source = value;
@@ -60,6 +66,10 @@ struct BulkUpdates {
       stmts.push_back(alloc(staged, t.span));
       stmts.push_back(make_tile(f, *find_op("copy"), {value, source}, {}, t.span));
     }
+    std::string why_not;
+    tma_copy_of(f, k, target, {source, to}, t.span, why_not);
+    if (!why_not.empty() && region_shape(source) != region_shape(whole(f, source.buffer)))
+      fail(t.span, "{}", why_not);
     Attrs attrs;
     attrs.entries["reduce"] = op;
     stmts.push_back(make_tile(f, *find_op("tma_store"), {source, to}, std::move(attrs), t.span));
@@ -87,8 +97,13 @@ struct BulkUpdates {
 
 Stmt with_bulk_updates(Function& f, const Kernel& k, const Target& target) {
   if (!contains(k.body, [](const Tile& t) { return t.attrs.get_int("use_tma") != 0; })) return k.body;
-  BulkUpdates updates{f, target, facts_of(f, k)};
+  BulkUpdates updates{f, k, target, facts_of(f, k)};
   updates.varying.find(k.body);
+  visit_effects(k.body, [&](const Stmt& s, const Effect& e) {
+    auto* tile = s.as<Tile>();
+    bool adds = e.is_atomic || (tile && tile->op->name.starts_with("atomic_"));
+    if (!adds && (e.reads() || e.writes())) updates.used_otherwise.insert(f.storage(e.buffer));
+  });
   return rewrite(k.body, [&](const Tile& t, Rewriter& self) -> Stmt {
     return t.attrs.get_int("use_tma") ? updates.tile(t) : self.children(t);
   });

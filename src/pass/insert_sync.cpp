@@ -14,8 +14,9 @@
 // compiler has made, are handled.
 //
 // The asynchronous proxy, by which copies of boxes are made, sees what threads have written only behind their
-// fences: one stands in front of each barrier behind writes to what such a copy touches somewhere, and in
-// front of arrivals by which teams tell others of such writes (signal_fences.h).
+// fences: one stands in front of each barrier behind writes to what such a copy touches somewhere, in front
+// of arrivals by which teams tell others of such writes (signal_fences.h), and where the thread that wrote
+// begins the copy itself (own_fences.h).
 //
 // A statement that threads may leave at different times (a condition on the thread), one parallel loop's
 // lowered form, and a loop whose own accesses never conflict count as a whole: the barrier goes before them,
@@ -31,6 +32,7 @@
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "pass/block_accesses.h"
+#include "pass/own_fences.h"
 #include "pass/passes.h"
 #include "pass/pending_accesses.h"
 #include "pass/rings.h"
@@ -44,8 +46,8 @@ namespace {
 
 // A barrier of a team.
 Stmt barrier_of(const Kernel& kernel, int warp, const Team& t, Span span) {
-  if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
   if (t.count == 1) return block({}, span);  // only the fence in front of it
+  if (t == whole_block(kernel)) return eval(call(sync_threads, {}), span);
   if (t.count == warp && t.first % warp == 0)
     return eval(call(*find_intrinsic("sync_warp"), {whole_warp(warp)}), span);
   if (t.first % warp || t.count % warp)
@@ -379,10 +381,11 @@ Function insert_sync(Function f, const Target& target) {
                          "no barriers are inserted between accesses to the program's own buffers "
                          "(tl.disable_thread_storage_sync): the simulator finds those that are missing",
                          k.span, true});
-    if (thread_count(k) <= 1) continue;
+    if (thread_count(k) <= 1 && tiles_by_proxy(f, k).empty()) continue;
     SignalFences fences = fences_of_signals(f, k, target.warp);
     Barriers placed{.signals = std::move(fences.before)};
     k.body = Inserter{.f = f, .kernel = k, .warp = target.warp, .placed = std::move(placed)}.run();
+    k.body = with_own_fences(f, k);
     f.notes.insert(f.notes.end(), fences.notes.begin(), fences.notes.end());
   }
   return f;

@@ -62,11 +62,17 @@ struct Collector {
       if (Expr count = count_of(call.args[i])) expression(count);
       Effect effect{.buffer = place->buffer, .access = Access::value, .by = &call, .argument = i};
       if (call.intrinsic != &address_of) effect.access = access_from(access_of(call, i));
+      effect.is_atomic = i == 0 && updates(call.intrinsic->atomic);
       if (row) at_row(effect, call, *row);
       if (warpgroup_row_of(*call.intrinsic)) effect.begins = Token::gemms, effect.proxy = Proxy::async;
       if (copy_row_of(*call.intrinsic)) effect.bytes = 16, effect.by_warp = true;  // a row of eight units
       add(std::move(effect));
     }
+  }
+
+  static bool updates(Intrinsic::Atomic op) {
+    using enum Intrinsic::Atomic;
+    return op != none && op != load && op != store;
   }
 
   static std::pair<BufferId, int64_t> word_of(const Load& place) {

@@ -24,6 +24,7 @@ struct Effect {
   BufferId word = {};          // of a phase: the barrier that counts it
   int64_t word_at = -1;        // … the element that it is, where that is a constant
   bool is_phase = false;       // an atomic operation on the word of a barrier
+  bool is_atomic = false;      // an atomic update of an element, or of several in one access
 
   bool reads() const { return access == Access::read || access == Access::update; }
   bool writes() const { return access == Access::write || access == Access::update; }
