@@ -76,6 +76,9 @@ void bind_structure(nb::class_<Builder>& c) {
       .def("begin_if", &Builder::begin_if, "condition"_a)
       .def("begin_else", &Builder::begin_else)
       .def("end_if", &Builder::end_if)
+      .def("begin_choice", &Builder::begin_choice, "condition"_a)
+      .def("drop_choice", &Builder::drop_choice)
+      .def("end_choice", &Builder::end_choice, "yes"_a, "no"_a)
       .def("begin_group", &Builder::begin_group, "first"_a, "count"_a)
       .def("end_group", &Builder::end_group)
       .def("begin_op", &Builder::begin_op, "id"_a);

@@ -104,6 +104,11 @@ class Builder {
   Expr from_end(const std::string& name, const Value& index, const Value& extent) const;
   void store(const Buffer& buffer, const std::vector<Value>& index, const Value& value);
   // Binds a value to a name.  Constants, variables, and whatever stands outside of a kernel stay as they are.
+  // A choice of two values, each computed in an arm: `begin_choice`, the one, `begin_else`, the other; then
+  // either `drop_choice`, if the arms do nothing besides (else false), or `end_choice`.
+  bool begin_choice(const Value& cond);  // false: nothing is done here, there are no arms
+  bool drop_choice();
+  Expr end_choice(const Value& yes, const Value& no);
   Expr let(const std::string& name, const Value& value);
   // A name for what the value reads from memory now; none if it reads nothing.
   std::optional<Expr> held(const std::string& name, const Expr& value);
@@ -248,6 +253,7 @@ class Builder {
   // Values become `element`, or keep their types.
   std::vector<Operand> tile_operands(const OpInfo& op, const std::vector<TileOperand>& operands,
                                      std::optional<DType> element);
+  void read_first(const OpInfo& op, std::vector<Operand>& operands);
   AttrValue condition_attr(const AttrValue& value);
   AttrValue index_attr(const AttrValue& value);
   Expr named(const Expr& e, const char* name);

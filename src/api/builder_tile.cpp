@@ -232,6 +232,34 @@ std::vector<Operand> Builder::tile_operands(const OpInfo& op, const std::vector<
   return made;
 }
 
+// A value is computed once, before the operator writes anything; so are the bounds of parts that what it
+// writes would change.
+void Builder::read_first(const OpInfo& op, std::vector<Operand>& operands) {
+  const Function& f = draft->function;
+  std::set<BufferId> written;
+  for (size_t i = 0; i < operands.size(); i++)
+    if (auto* r = std::get_if<Region>(&operands[i]);
+        r && (op.operands[i].access == Access::write || op.operands[i].access == Access::update))
+      written.insert(f.storage(r->buffer));
+  std::vector<std::pair<Expr, Expr>> known;
+  auto once = [&](Expr& e, const char* name) {
+    if (!e) return;
+    auto it = std::ranges::find_if(known, [&](auto& k) { return equal(k.first, e); });
+    if (it == known.end()) it = known.insert(it, {e, named(e, name)});
+    e = it->second;
+  };
+  auto changes = [&](const Expr& e) {
+    return e && contains(e, [&](const Load& n) { return written.contains(f.storage(n.buffer)); });
+  };
+  for (auto& operand : operands) {
+    if (auto* value = std::get_if<Expr>(&operand)) once(*value, "value");
+    if (auto* r = std::get_if<Region>(&operand))
+      for (auto& range : r->ranges)
+        for (Expr* e : {&range.min, &range.extent})
+          if (changes(*e)) once(*e, "i");
+  }
+}
+
 std::vector<Expr> Builder::begin_function(const std::string& said, const std::vector<std::string>& names,
                                           DType type) {
   require_kernel(said);
@@ -282,6 +310,7 @@ void Builder::tile(std::string_view name, const std::vector<TileOperand>& operan
     if (auto* r = std::get_if<BufferRegion>(&operands[i])) element = r->buffer.info().dtype;
   }
   std::vector<Operand> made = tile_operands(op->info, operands, element);
+  read_first(op->info, made);
   if (does_nothing(*op, made) || emit_as_loops(*op, made, attrs)) return;
   emit(make_tile(draft->function, *op, std::move(made), std::move(attrs), here()));
 }

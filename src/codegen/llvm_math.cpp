@@ -250,8 +250,11 @@ Value call_function(Writer& w, std::string_view name, DType t, const std::vector
   if (name == "isinf") return m.compare("fcmp oeq", m.abs(x), infinity);
   if (name == "isfinite") return m.compare("fcmp olt", m.abs(x), infinity);
   if (name == "rsqrt") return m.div(m.c(1), w.llvm_intrinsic("llvm.sqrt", t, {x}));
-  if (name == "sigmoid")
-    return m.div(m.c(1), m.add(m.c(1), exponential(m, w.pure(fmt::format("fneg {} {}", type_text(t), x)))));
+  if (name == "sigmoid") {  // below 0 exp(x) / (1 + exp(x)), which is a denormal where exp(-x) is infinite
+    Value e = exponential(m, w.pure(fmt::format("fneg {} {}", type_text(t), m.abs(x))));
+    Value above = w.select(t, t.lanes, m.compare("fcmp olt", x, m.c(0)), e, m.c(1));
+    return m.div(above, m.add(m.c(1), e));
+  }
   if (name == "exp") return exponential(m, x);
   if (t.bits == 32 && name == "exp2") return exp2_f32(m, x);
   if (t.bits == 32 && name == "tanh") return tanh_f32(m, x);

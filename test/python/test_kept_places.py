@@ -1,5 +1,5 @@
-"""Elements and slices that a program keeps, in a list, as an argument, under a name: which they are is decided
-where they are written down, also when a variable in their indices changes afterwards."""
+"""Elements and slices that a program keeps, in a list, as an argument, under a name: which they are is
+decided where they are written down, also when a variable in their indices changes afterwards."""
 
 import numpy as np
 import pytest

@@ -212,6 +212,10 @@ class Activation(Expressions):
     def hold(self, site: tuple, name: str, value: Any) -> Any:
         """The right side of `a = b = …`: computed once."""
         self.at(site)
+        if value.__class__ is Buffer and value.scope == "var" and value.id not in self.trace.owned:
+            raise fail(
+                "one T.alloc_var for several names: an assignment to one would change all; make one for each"
+            )
         return self.settle(name, value)
 
     def settle(self, name: str, value: Any) -> Any:

@@ -123,7 +123,10 @@ class Expressions:
                     return left
                 left = thunk()
                 continue
-            right = thunk()
+            right, done = self._arms(site, condition, *((thunk, None) if op == "and" else (None, thunk)))
+            if done:
+                left = right
+                continue
             self.at(site)
             right = as_condition(right)
             if right.__class__ is Expr:
@@ -171,9 +174,23 @@ class Expressions:
         condition = as_condition(condition)
         if condition.__class__ is not Expr:
             return yes() if condition else no()
-        a, b = yes(), no()
+        given, done = self._arms(site, condition, yes, no)
         self.at(site)
-        return self.builder.select(condition, as_value(a), as_value(b))
+        return given if done else self.builder.select(condition, *map(as_value, given))
+
+    def _arms(self, site: tuple, condition: Expr, yes: Any, no: Any) -> tuple[Any, bool]:
+        """The value of the arm that is taken, and True, if an arm does more than give a value; else what the
+        arms give (both of two).  None for an arm: of `and` and `or` it is decided."""
+        opened = self.builder.begin_choice(condition)
+        a = yes() if yes else True
+        if opened:
+            self.builder.begin_else()
+        b = no() if no else False
+        if not opened or self.builder.drop_choice():
+            return ((a, b) if yes and no else a if yes else b), False
+        self.at(site)
+        a, b = (as_value(x) if yes and no else as_condition(x) for x in (a, b))
+        return self.builder.end_choice(a, b), True
 
     def truth(self, site: tuple, condition: Any) -> bool:
         """A condition that Python must decide now: of a comprehension."""

@@ -427,4 +427,8 @@ class Rewriter(ast.NodeTransformer):
         return self.statement(self.help("check", node, *args), node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return node  # the user's helper, run by Python as it stands; a @T.macro is rewritten when it is made
+        """The user's helper, run by Python as it stands; a @T.macro is rewritten when it is made."""
+        for n, default in enumerate(node.args.defaults):  # evaluated here
+            held = self.help("hold", default, _constant("default", default), self.visit(default))
+            node.args.defaults[n] = held
+        return node

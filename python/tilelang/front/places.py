@@ -39,7 +39,7 @@ def _element(trace: Any, x: Element) -> Element:
     if x.writes is None or _same(index, x.index):
         return x
     place = Element(x.buffer, index)
-    place.writes = x.writes
+    place.writes, place.block = x.writes, x.block
     return place
 
 

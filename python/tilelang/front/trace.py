@@ -22,7 +22,7 @@ class Trace:
         builder hint kernel file site writes owned dynamics reducers generator aliased attributes
         pass_configs compile_flags undecided activations branches born outputs returns eager parameters
         sources attrs breakpoints large texts blocks barriers layouts
-        depths rebound launches laned tuples
+        depths rebound launches laned tuples read_again
     """.split()
 
     def __init__(self, name: str) -> None:
@@ -51,6 +51,7 @@ class Trace:
         self.depths: dict[Any, int] = {}  # of pipelines, by tiles' ids and names
         self.barriers: Any = None  # what T.create_barriers made last, and in which kernel
         self.blocks = 0  # loops and branches of the device opened so far
+        self.read_again: dict[int, int] = {}  # buffer id -> the loop that reads an older element of it
         self.born: dict[int, tuple] = {}  # objects made in one of them: themselves, and `blocks` then
         self.outputs: list[Buffer] = []  # what T.empty made
         self.returns: Any = None  # what `return` gave
@@ -83,6 +84,20 @@ class Trace:
         """A statement that writes to `buffer` was built."""
         key = buffer.storage  # of all buffers that share it
         self.writes[key] = self.writes.get(key, 0) + 1
+        if key in self.read_again and self.read_again[key] in self.open_blocks():
+            raise fail(
+                f"an element of {buffer.name} was written down before this loop, and is used in it above "
+                f"this statement, which changes {buffer.name}: each iteration would read it anew; give its "
+                f"value a name before the loop (x = {buffer.name}[...])"
+            )
+
+    def reads_again(self, buffer: Buffer, block: int) -> None:
+        """An element of `buffer` that was written down after so many loops and branches is read."""
+        for activation in self.activations:
+            for frame in activation.frames:
+                if frame.loop and frame.number > block:
+                    self.read_again[buffer.storage] = frame.number
+                    return
 
     def of_lanes(self, buffer: Buffer, lanes: int) -> Buffer:
         """The buffer, which was declared with elements of so many lanes."""

@@ -45,12 +45,13 @@ _LEAST, _GREATEST = -(1 << 63), (1 << 64) - 1  # of int64 and uint64
 class Element:
     """`A[i, j]`: one element as a value; as an operand of a tile operator, the place where a tile begins."""
 
-    __slots__ = ("buffer", "index", "writes")
+    __slots__ = ("buffer", "index", "writes", "block")
 
     def __init__(self, buffer: Buffer, index: tuple) -> None:
         self.buffer, self.index = buffer, index
         trace = current()
         self.writes = trace.writes.get(buffer.storage, 0) if trace is not None else 0
+        self.block = trace.blocks if trace is not None else 0  # the last one before it
 
     def load(self) -> Expr:
         """The value that the element has where it was written down."""
@@ -63,6 +64,8 @@ class Element:
                 f"statement that changes {self.buffer.name}: give its value a name first (x = "
                 f"{self.buffer.name}[...])"
             )
+        if self.writes is not None and trace.blocks > self.block:
+            trace.reads_again(self.buffer, self.block)
         return trace.builder.load(self.buffer, self.index)
 
     def reference(self, index: tuple) -> Element:

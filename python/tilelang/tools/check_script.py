@@ -14,6 +14,7 @@ import enum
 import functools
 import inspect
 import sys
+import tokenize
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -256,10 +257,11 @@ def main(argv: list[str]) -> int:
     scripts = parser.parse_args(argv).scripts
     for script in scripts:
         try:
-            with open(script, encoding="utf-8") as f:
+            with tokenize.open(script) as f:  # in the encoding that it names
                 text = f.read()
-        except OSError as error:
-            print(f"tilelang check: {script}: {error.strerror}", file=sys.stderr)
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            print(f"tilelang check: {script}: {why}", file=sys.stderr)
             return 2
         faults = sorted(Checker(script, text).faults, key=lambda fault: (fault.line, fault.column))
         count += len(faults)
