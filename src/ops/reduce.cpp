@@ -317,12 +317,24 @@ std::vector<Expr> folded(const Reduce& r, std::vector<Expr> at) {
 
 // ── layouts ───────────────────────────────────────────────────────────────────────────────────────────
 
+namespace {
+
+// Of the thread's digit that follows on one of stride `stride`; 0 if none does.
+int64_t next_stride(const Fragment& f, int64_t stride) {
+  int64_t next = 0;
+  for (const Term& t : *f.layout.terms)
+    if (t.output == 0 && t.stride > stride && (!next || t.stride < next)) next = t.stride;
+  return next;
+}
+
+}  // namespace
+
 Rows rows_of(const Reduce& r, const Fragment& src) {
   std::vector<int64_t> shape = without(r.shape, r.dim, r.keeps_dim);
   Rows rows;
   std::vector<Term> terms;
   int rank = int(r.shape.size()), dim = int(r.dim);
-  int64_t replicas = src.replicas, top = 0;
+  int64_t replicas = src.replicas;
   auto place = [&](Term t) {
     if (t.digit.input == rank)
       t.digit.input = int(shape.size());
@@ -331,16 +343,14 @@ Rows rows_of(const Reduce& r, const Fragment& src) {
     terms.push_back(t);
   };
   std::vector<Term> registers;
-  for (const Term& t : *src.layout.terms) {
-    if (t.output == 0) top = std::max(top, t.stride);
+  for (const Term& t : *src.layout.terms)
     if (t.output == 1) registers.push_back(t);  // in descending strides, as from_terms keeps them
-  }
   for (Term t : *src.layout.terms) {
     if (t.output == 1) continue;
     if (t.digit.input == dim) {  // no more threads than the outermost digit has elements for
-      if (t.stride == top)
-        t.digit.radix = std::min(t.digit.radix, (r.shape[r.dim] - 1) / t.digit.divisor + 1);
-      rows.across.push_back({t.stride, t.digit.radix});
+      int64_t above = next_stride(src, t.stride);
+      if (!above) t.digit.radix = std::min(t.digit.radix, (r.shape[r.dim] - 1) / t.digit.divisor + 1);
+      rows.across.push_back({t.stride, t.digit.radix, above ? above : t.stride * t.digit.radix});
       t.digit = {.input = rank, .divisor = replicas, .radix = t.digit.radix};
       replicas *= t.digit.radix;
     }

@@ -37,9 +37,11 @@ Expr result(const Reduce& r, Expr old, Expr value);  // what dst becomes, from i
 
 // ── threads ───────────────────────────────────────────────────────────────────────────────────────────
 
-// The digits of the threads that hold parts of one row.
+// A digit of the threads that hold parts of one row: (thread % above) / stride, below radix.  Where it ends
+// below `above`, as in a fragment that lies as a part of a larger one does, threads between hold nothing.
 struct ThreadDigit {
   int64_t stride, radix;
+  int64_t above;  // the next larger digit's stride; where it ends, if there is none
 };
 
 // The fragment of the results: the digits of the other dimensions stay where they are, the threads' digits of

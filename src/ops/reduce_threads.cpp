@@ -155,39 +155,44 @@ void Threads::fold_registers(const Fragment& from, std::optional<BufferId> regis
 }
 
 // Whole bits of the thread number below the warp's go to shuffles, if every thread has its partner; the rest,
-// in factors of at most `most_at_once` where there are any, to the strip.
+// in factors of at most `most_at_once` where there are any, to the strip. Threads that hold nothing fill up
+// the bits of a digit.
 void Threads::plan_threads() {
   for (ThreadDigit d : rows.across) {
-    int64_t bits = (d.stride & (d.stride - 1)) ? 1 : d.radix & -d.radix;
-    bits = std::min(bits, std::max<int64_t>(ctx.target.warp / d.stride, 1));
-    if (ctx.team.count % ctx.target.warp) bits = 1;  // shuffles need all of a warp
-    for (int64_t b = 1; b < bits; b *= 2) shuffles.push_back(d.stride * b);
-    d = {d.stride * bits, d.radix / bits};
+    int64_t room = d.above / d.stride, bits = 1, most = std::max<int64_t>(ctx.target.warp / d.stride, 1);
+    if (d.stride & (d.stride - 1) || ctx.team.count % ctx.target.warp) most = 1;  // they need all of a warp
+    for (; bits < d.radix && bits < most && room % (2 * bits) == 0; bits *= 2)
+      shuffles.push_back(d.stride * bits);
+    d.stride *= bits, d.radix = (d.radix - 1) / bits + 1;
     while (d.radix > 1) {
       int64_t factor = d.radix;
       for (int64_t x = most_at_once; factor > most_at_once && x > 1; x--)
         if (d.radix % x == 0) factor = x;
-      exchanges.push_back({d.stride, factor});
-      d = {d.stride * factor, d.radix / factor};
+      exchanges.push_back({d.stride, factor, d.above});
+      d.stride *= factor, d.radix /= factor;
     }
   }
 }
 
 // Combines `count` partial results of the threads of one digit.
 void Threads::exchange(const ThreadDigit& d, const Expr& first, int64_t count, std::vector<Stmt>& to) {
-  int64_t row = strip_row(d);
-  Expr digit = floordiv(thread, d.stride);
-  if (d.stride * d.radix < ctx.team.count) digit = floormod(digit, d.radix);
+  int64_t row = strip_row(d), threads = ctx.team.count, group = d.stride * d.radix;
+  Expr digit = floordiv(d.above % group ? floormod(thread, d.above) : thread, d.stride);
+  if (group < threads) digit = floormod(digit, d.radix);
   Expr i = facts.loop_var("r", count), j = facts.loop_var("r", count), k = facts.loop_var("k", d.radix - 1);
   to.push_back(each(i, count, put(strip, i * row + thread, at(part, first + i))));
-  Expr base = j * row + (thread - digit * d.stride);
-  Stmt begin = put(part, first + j, at(strip, base));
+  Expr begin = thread - digit * d.stride, base = j * row + begin;
+  Stmt take = put(part, first + j, at(strip, base));
   Stmt add = put(part, first + j, combine(r, at(part, first + j), at(strip, base + (k + 1) * d.stride)));
   Stmt rest = for_loop(k, d.radix - 1, d.radix <= most_at_once ? Loop::unrolled : Loop::serial, add, r.at());
-  Stmt combined = each(j, count, block({begin, rest}, r.at()));
-  int64_t whole =
-      ctx.team.count / (d.stride * d.radix) * (d.stride * d.radix);  // the others are no whole group
-  to.push_back(whole < ctx.team.count ? if_then(lt(thread, imm(whole)), combined, {}, r.at()) : combined);
+  Stmt combined = each(j, count, block({take, rest}, r.at()));
+  int64_t last = group - d.stride, whole = threads / group * group;
+  Expr complete;  // do all threads of this one's group exist?
+  if (d.above % group || threads - whole > last)
+    complete = lt(begin, imm(threads - last));
+  else if (whole < threads)
+    complete = lt(thread, imm(whole));
+  to.push_back(complete ? if_then(complete, combined, {}, r.at()) : combined);
 }
 
 void Threads::combine_threads() {
@@ -280,7 +285,7 @@ Stmt Threads::run_parts(int64_t registers) {
   rows.fragment = make_fragment({registers}, ctx.team.count,
                                 {{.output = 1, .stride = 1, .digit = {0, 1, registers}},
                                  {.output = 0, .stride = 1, .digit = {1, 1, ctx.team.count}}});
-  if (ctx.team.count > 1) rows.across.push_back({1, ctx.team.count});
+  if (ctx.team.count > 1) rows.across.push_back({1, ctx.team.count, ctx.team.count});
   plan_threads();
   part = r.dst.buffer;
   plan_strip(0);
