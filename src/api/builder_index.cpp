@@ -93,6 +93,10 @@ Expr Builder::from_end(const std::string& name, const Value& index, const Value&
   if (known && size && *known < -*size)
     fail(here(), "index {} of {} is outside: it counts from the end of {} elements, whose first is -{}",
          *known, name, *size, *size);
+  if (!known && is_below_zero(counted))
+    fail(here(),
+         "index {} of {} is outside: it counts from the end of {} elements, and is below -{} everywhere",
+         print(i, &draft->function), name, print(n, &draft->function), print(n, &draft->function));
   return counted;
 }
 

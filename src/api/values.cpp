@@ -334,6 +334,7 @@ static DType type_of_shift(const Value& a, const Value& b, Span span) {
   auto *x = std::get_if<Expr>(&a), *amount = std::get_if<Expr>(&b);
   if (!x && amount) return arithmetic_type((*amount)->dtype);
   DType left = arithmetic_type(x ? (*x)->dtype : strong(a, span)->dtype);
+  if (left.is_bool() && !amount) left = i32;
   if (!x || !amount || left.is_float() || (*amount)->dtype.is_float()) return left;
   return promote(left, (*amount)->dtype == i64 ? i32 : (*amount)->dtype);
 }

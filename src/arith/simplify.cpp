@@ -252,6 +252,7 @@ Expr Simplifier::make_cast(DType type, const Expr& a) {
   if (type.kind == DType::Kind::tfloat)
     return cast(type, a, here);  // what is stored has bits that this cuts off
   bool wider = from.is_float() && type.is_float() && holds(by, from);
+  if (type.scalar() == e5m2 && from == type) return cast(type, a, here);  // infinity becomes a number
   return kept || low_bits || wider || holds(by, from) ? make_cast(type, n->a) : cast(type, a, here);
 }
 

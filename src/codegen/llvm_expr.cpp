@@ -1,6 +1,8 @@
 // Expressions in LLVM IR.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "codegen/llvm_kernel.h"
 #include "ir/lookup.h"
 #include "ir/rewrite.h"
@@ -94,10 +96,25 @@ bool KernelWriter::is_nonnegative(const Expr& e) {
   return r && is_nonnegative(r->base) && is_nonnegative(r->stride);
 }
 
+// The number, of a number and NaN.  Not llvm.maxnum, of which LLVM 22 believes that it cannot be negative
+// where one operand cannot: that one may be NaN.
+Value KernelWriter::float_extreme(bool is_min, DType t, const Value& a, const Value& b, const Binary* node) {
+  if (w.fast) return w.llvm_intrinsic(is_min ? "llvm.minnum" : "llvm.maxnum", t, {a, b});
+  std::string_view beyond = is_min ? "fcmp olt" : "fcmp ogt";
+  auto is_number = [](const Expr& e) {
+    auto* one = e.as<Broadcast>();
+    auto* n = one ? one->value.as<FloatImm>() : e.as<FloatImm>();
+    return n && !std::isnan(n->value);
+  };
+  if (node && is_number(node->b)) return w.select(t, t.lanes, w.compare(beyond, t, a, b), a, b);
+  Value most = w.select(t, t.lanes, w.compare(beyond, t, b, a), b, a);
+  return w.select(t, t.lanes, w.compare("fcmp uno", t, a, a), b, most);
+}
+
 Value KernelWriter::binary(BinaryOp op, DType t, const Value& a, const Value& b, const Binary* node) {
   if (op == BinaryOp::min || op == BinaryOp::max) {
     bool is_min = op == BinaryOp::min;
-    if (t.is_float()) return w.llvm_intrinsic(is_min ? "llvm.minnum" : "llvm.maxnum", t, {a, b});
+    if (t.is_float()) return float_extreme(is_min, t, a, b, node);
     if (t.is_bool()) return w.op(is_min ? "and" : "or", t, a, b);
     return w.llvm_intrinsic(fmt::format("llvm.{}{}", t.is_signed() ? 's' : 'u', is_min ? "min" : "max"), t,
                             {a, b});

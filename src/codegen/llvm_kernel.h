@@ -38,6 +38,7 @@ struct KernelWriter {
   // llvm_expr.cpp
   Value expr(const Expr& e);
   Value binary(BinaryOp op, DType t, const Value& a, const Value& b, const Binary* node);
+  Value float_extreme(bool is_min, DType t, const Value& a, const Value& b, const Binary* node);
   Value select(const Select& n);
   Value predicate_of(int lanes);  // the arm's condition, for a value of so many lanes of it
   Value phi_of(DType t, const Value& a, const std::string& from_a, const Value& b, const std::string& from_b);

@@ -113,13 +113,20 @@ struct Iteration {
       return p.buffer == f.storage(b) && (p.index.empty() || same_index(p.index, index));
     });
   }
+  // Each place once: what was assigned before an `if` is assigned behind both its branches.
+  void add(const Place& place) {
+    bool known = std::ranges::any_of(assigned, [&](const Place& p) {
+      return p.buffer == place.buffer && same_index(p.index, place.index);
+    });
+    if (!known) assigned.push_back(place);
+  }
   void assign(BufferId b, const std::vector<Expr>& at) {
     Place place{f.storage(b), {}};
     std::vector<Expr> index = nest.resolved(at);
     for (auto& i : index)
       for (auto& v : nest.loops)
         if (uses_var(i, v)) place.index = index;
-    assigned.push_back(std::move(place));
+    add(place);
   }
 
   // Does the condition keep its value through the iteration?
@@ -132,7 +139,7 @@ struct Iteration {
   Places under(const Expr& cond, F walk) {
     Places before = assigned;
     for (auto& [known, places] : where)
-      if (equal(known, cond)) assigned.insert(assigned.end(), places.begin(), places.end());
+      if (equal(known, cond)) std::ranges::for_each(places, [&](auto& p) { add(p); });
     walk();
     std::swap(before, assigned);
     if (is_steady(cond)) where.emplace_back(cond, before);
@@ -176,7 +183,7 @@ struct Iteration {
     for (auto& a : then)
       for (auto& b : other)
         if (a.buffer == b.buffer && same_index(a.index, b.index)) {
-          assigned.push_back(a);
+          add(a);
           break;
         }
   }
@@ -186,7 +193,7 @@ struct Iteration {
     if (runs) return;
     std::erase_if(assigned,
                   [&](auto& p) { return f[p.buffer].shape.empty(); });  // an array's elements are not counted
-    assigned.insert(assigned.end(), before.begin(), before.end());
+    std::ranges::for_each(before, [&](auto& p) { add(p); });
   }
   void walk(const Stmt& s) {
     if (!s) return;

@@ -82,8 +82,7 @@ Stmt from_zero(const Function& f, const For& n, Rewriter& self) {
     out.push_back(let(start, self(n.min), n.span));
   }
   Stmt body = substitute(n.body, {{n.var.get(), binary(BinaryOp::add, n.var, start)}});
-  out.push_back(
-      for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs));
+  out.push_back(for_loop(n.var, zero(n.var->dtype), self(n.extent), n.loop, self(body), n.span, n.attrs));
   return out.size() == 1 ? out[0] : block(std::move(out), n.span);
 }
 
@@ -133,14 +132,30 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
       });
 }
 
+// Operations of an expression whose names are written out; at most `most`.
+int64_t written_out(const Expr& e, const std::map<const ExprNode*, int64_t>& of_names, int64_t most) {
+  auto name = of_names.find(e.get());
+  int64_t count = name == of_names.end() ? 1 : name->second;
+  visit_below(e, [&](const Expr& inner) {
+    if (count < most) count = std::min(most, count + written_out(inner, of_names, most - count));
+  });
+  return count;
+}
+
 // Names of numbers computed from variables alone go into the indices where they are used: how an access moves
-// along a parallel loop is then to be read off its index.
+// along a parallel loop is then to be read off its index. Names that are used often by long chains of others
+// stay, as these would be written out again and again.
 Stmt with_plain_indices(const Stmt& loop) {
+  constexpr int64_t most = 256;
   VarMap values;
+  std::map<const ExprNode*, int64_t> sizes;
   visit(loop, [&](const Let& n) {
     bool plain = n.var->dtype.is_int() && n.var->dtype.lanes == 1;
     visit(n.value, [&](const Load&) { plain = false; }, [&](const Call&) { plain = false; });
-    if (plain) values.emplace(n.var.get(), substitute(n.value, values));
+    int64_t size = plain ? written_out(n.value, sizes, most) : most;
+    if (size >= most) return;
+    sizes.emplace(n.var.get(), size);
+    values.emplace(n.var.get(), substitute(n.value, values));
   });
   if (values.empty()) return loop;
   Stmt named = rewrite(loop, [&](const Let& n, Rewriter& self) -> Stmt {

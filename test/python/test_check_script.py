@@ -154,7 +154,9 @@ def test_a_script_that_is_not_there(capsys):
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-8-sig", "ascii"])
 def test_scripts_in_their_own_encoding(tmp_path, encoding):
     script = tmp_path / "script.py"
-    script.write_bytes(f"# -*- coding: {encoding} -*-\n# {'' if encoding == 'ascii' else 'é'}\n".encode(encoding))
+    script.write_bytes(
+        f"# -*- coding: {encoding} -*-\n# {'' if encoding == 'ascii' else 'é'}\n".encode(encoding)
+    )
     assert main(["check", str(script)]) == 0
     script.write_bytes(b"# -*- coding: ascii -*-\n# \xe9\n")
     assert main(["check", str(script)]) == 2

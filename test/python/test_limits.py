@@ -187,6 +187,39 @@ def test_each_link_of_a_long_chain_is_visited_a_few_times(chain, monkeypatch):
     assert 1000 * 100 < short < long < 2.3 * short
 
 
+def of_steps(step, n):
+    """A value that each of n steps reads several times."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                v = T.alloc_var("int32", 0)
+                x = A[i]
+                for k in [*range(n)]:
+                    if step == "branches":
+                        if A[i] > k:
+                            v += k
+                        else:
+                            v = v * 3
+                    elif step == "index":
+                        x = (x * 7 + i) % (k + 5) + x // (k + 3)
+                    else:
+                        x = T.if_then_else(x > 3, x * 2, x + 1)
+                B[i] = A[x % 64] + v
+
+    return main
+
+
+@pytest.mark.parametrize("target", ["sim:sm_80", "cpu"])
+@pytest.mark.parametrize("step", ["branches", "index", "choice"])
+def test_what_each_step_reads_twice_is_not_written_out(step, target, monkeypatch):
+    """Written out, 30 steps would be 2^30 times one."""
+    monkeypatch.setattr(tilelang.env, "_cache_enabled", False)
+    short, long = (steps_of(lambda n=n: tilelang.compile(of_steps(step, n), target=target)) for n in (30, 60))
+    assert short < long < 3.5 * short
+
+
 # ── launches ──────────────────────────────────────────────────────────────────────────────────────────
 def with_grid(*extents, threads=32):
     @T.prim_func

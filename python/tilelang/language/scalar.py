@@ -40,6 +40,7 @@ from ..front.values import (
     as_condition,
     as_value,
     each,
+    is_value,
     unary,
 )
 from ..front.values import binary as _binary
@@ -195,16 +196,24 @@ shift_right = _bitwise(
 def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Any:
     """t where the condition holds, else f; only the side taken reads memory.
 
-    The two values meet in one dtype, as the operands of `+` do (a Python number takes the other's).  A Python
-    condition decides at once."""
+    The two values meet in one dtype, as the operands of `+` do (a Python number takes the other's).  A
+    condition that is known decides at once."""
     if any(is_vector(x) for x in (cond, t, f)):
         return lane_by_lane(if_then_else, cond, t, f)
     if SLICES & {cond.__class__, t.__class__, f.__class__}:
         return each(if_then_else, cond, t, f)
     cond = as_condition(cond)
     if cond.__class__ is not Expr:
-        return t if cond else f
+        return _known_choice(*((t, f) if cond else (f, t)))
     return builder().select(cond, as_value(t), as_value(f))
+
+
+def _known_choice(chosen: Any, other: Any) -> Any:
+    """The chosen value, in the dtype in which the two meet; the other is not read."""
+    numbers = isinstance(other, DEVICE) and is_value(other) and is_value(chosen)
+    if not numbers or getattr(chosen, "dtype", None) == other.dtype:
+        return chosen
+    return builder().select(True, as_value(chosen), cast(0, other.dtype))
 
 
 def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Any:
