@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "arith/simplify.h"
+#include "arith/prove.h"
 #include "base/product.h"
 #include "ir/text.h"
 #include "layout/swizzle.h"
@@ -15,11 +15,38 @@ namespace {
 constexpr int64_t most_in_box = 256;  // elements, along each dimension
 constexpr int64_t piece = 16;         // bytes; what is moved at least, and stays together
 
+Expr at_most_i32(const Range& r) {
+  return le(cast(i64, r.min), imm(INT32_MAX - as_int(r.extent).value_or(1) + 1));
+}
+
+// More than tensors have elements along a dimension: blocks and loops, which count in 64 bits from the
+// beginning, go no further than these do, but what a call or memory says is anything.
+bool may_be_large(const Expr& e) {
+  return contains(
+      e, [](const Load& n) { return n.dtype.bits >= 32; }, [](const Cast& n) { return n.a->dtype.is_int(); });
+}
+
 }  // namespace
 
 bool is_multiple(const Expr& e, int64_t of, const Facts& facts) {
   Modular m = modular_of(e, facts);
   return m.modulus % of == 0 && floor_mod(m.remainder, of) == 0;
+}
+
+Expr begins_inside(const Region& tensor, const Facts& facts) {
+  Expr inside;
+  for (auto& range : tensor.ranges) {
+    Expr here = le(zero(range.min->dtype), range.min), most = at_most_i32(range);
+    bool certain = can_prove(here, facts);
+    if (!certain) inside = both(inside, here);
+    if ((!certain || may_be_large(range.min)) && !can_prove(most, facts)) inside = both(inside, most);
+  }
+  return inside ? simplify(inside, facts) : inside;
+}
+
+Stmt where_inside(const Expr& inside, const Stmt& by_boxes, const Stmt& by_threads) {
+  // A place is the same for all threads, wherever it was read from.
+  return if_then(call(block_uniform, {inside}, by_boxes->span), by_boxes, by_threads, by_boxes->span);
 }
 
 std::vector<BoxLayout> box_layouts(const std::vector<int64_t>& shape, int bits) {

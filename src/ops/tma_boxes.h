@@ -46,6 +46,12 @@ struct BoxPlan {
   bool plan_others(Boxes& out, std::string& why) const;
 };
 
+// That a region of a tensor begins inside it, or behind its end, as a box must that is stored, and a loaded
+// one need not: a coordinate, of 32 bits, below 0 is an illegal instruction. Null where that is certain.
+Expr begins_inside(const Region& tensor, const Facts& facts);
+// The one store where that holds, else the other.
+Stmt where_inside(const Expr& inside, const Stmt& by_boxes, const Stmt& by_threads);
+
 // The load of (tensor, tile, barrier) by the accelerator, or the store of (tile, tensor); why_not: "" where
 // it is certain to do it, whatever the arguments are (tma_copy.cpp).
 Stmt tma_copy_of(const Function& f, const Kernel& k, const Target& target,

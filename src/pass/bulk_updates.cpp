@@ -3,25 +3,28 @@
 #include <numeric>
 #include <set>
 
-#include "arith/prove.h"
 #include "base/error.h"
 #include "ir/rewrite.h"
 #include "ir/text.h"
 #include "ops/tma_boxes.h"
 #include "pass/own_work.h"
+#include "pass/walk.h"
 #include "target/effects.h"
 #include "target/said.h"
 
 namespace tl {
 namespace {
 
-struct BulkUpdates {
+struct BulkUpdates : ScopedRewriter {
   Function& f;
   const Kernel& k;
   const Target& target;
-  Facts facts;
   Varying varying{.f = f};
   std::set<BufferId> used_otherwise = {};  // than by atomic updates
+
+  BulkUpdates(Function& f, const Kernel& k, const Target& target) : f(f), k(k), target(target) {
+    facts = facts_of(f, k);
+  }
 
   // What only a call could tell must be known here: the other way is open.
   void check_tensor(const Tile& t, const Region& to) const {
@@ -78,18 +81,32 @@ struct BulkUpdates {
     return block(std::move(stmts), t.span);
   }
 
-  Stmt tile(const Tile& t) {
-    Attrs plain = t.attrs;
-    plain.entries.erase("use_tma");
+  Stmt update(const Tile& t) {
+    Attrs attrs = t.attrs;
+    attrs.entries.erase("use_tma");
+    Stmt plain = make_tile(f, row_of(t), t.operands, std::move(attrs), t.span);
     size_t buffers = f.buffers.size();
     try {
-      return by_accelerator(t);
+      Stmt by_boxes = by_accelerator(t);
+      Expr inside = begins_inside(region_of(t, 0), facts);
+      if (!inside) return by_boxes;
+      std::string text = fmt::format(
+          "use_tma: where {}; else element by element, as the tensor memory "
+          "accelerator stores no box that begins below 0",
+          print(inside, &f));
+      f.notes.push_back({"canonicalize", std::string(t.op->said()), std::move(text), t.span});
+      return where_inside(inside, by_boxes, plain);
     } catch (const CompileError& e) {
       f.buffers.resize(buffers);
       f.notes.push_back({"canonicalize", std::string(t.op->said()),
                          fmt::format("use_tma: it is done element by element: {}", e.text), t.span, true});
     }
-    return make_tile(f, row_of(t), t.operands, std::move(plain), t.span);
+    return plain;
+  }
+
+  Stmt at(const Stmt& s) override {
+    auto* t = s.as<Tile>();
+    return t && t->attrs.get_int("use_tma") ? update(*t) : children(s);
   }
 };
 
@@ -97,16 +114,14 @@ struct BulkUpdates {
 
 Stmt with_bulk_updates(Function& f, const Kernel& k, const Target& target) {
   if (!contains(k.body, [](const Tile& t) { return t.attrs.get_int("use_tma") != 0; })) return k.body;
-  BulkUpdates updates{f, k, target, facts_of(f, k)};
+  BulkUpdates updates(f, k, target);
   updates.varying.find(k.body);
   visit_effects(k.body, [&](const Stmt& s, const Effect& e) {
     auto* tile = s.as<Tile>();
     bool adds = e.is_atomic || (tile && tile->op->name.starts_with("atomic_"));
     if (!adds && (e.reads() || e.writes())) updates.used_otherwise.insert(f.storage(e.buffer));
   });
-  return rewrite(k.body, [&](const Tile& t, Rewriter& self) -> Stmt {
-    return t.attrs.get_int("use_tma") ? updates.tile(t) : self.children(t);
-  });
+  return updates(k.body);
 }
 
 }  // namespace tl

@@ -17,7 +17,9 @@
 #include <algorithm>
 
 #include "arith/prove.h"
+#include "ir/text.h"
 #include "ops/regions.h"
+#include "ops/tma_boxes.h"
 #include "pass/role_parts.h"
 #include "pass/slots.h"
 #include "pass/tile_use.h"
@@ -190,8 +192,19 @@ struct Computer : ScopedRewriter {
     if (all.dropped.contains(s.get())) return block({}, s->span);
     if (const RoleLoop* loop = all.plan.find(s)) return loop->late.empty() ? turns(*loop) : shifted(*loop);
     for (auto& store : all.stores)
-      if (store.copy.same(s)) return store_in_parts(all.f, all.k, all.target, store);
+      if (store.copy.same(s)) return stored(store);
     return children(s);
+  }
+  Stmt stored(const StoreParts& store) {
+    Stmt in_parts = store_in_parts(all.f, all.k, all.target, store);
+    Expr inside = begins_inside(region_of(*store.copy.as<Tile>(), 1), facts);
+    if (!inside) return in_parts;
+    std::string text = fmt::format(
+        "its parts are stored by TMA where {}, else it is stored by threads: TMA stores no "
+        "box that begins below 0",
+        print(inside, &all.f));
+    all.f.notes.push_back({"assign_roles", "copy", std::move(text), store.copy->span});
+    return where_inside(inside, in_parts, store.copy);
   }
   Stmt statements(const Block& b) {
     find_cleared(b);

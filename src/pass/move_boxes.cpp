@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "base/product.h"
+#include "ir/text.h"
 #include "layout/layout.h"
 #include "ops/op.h"
 #include "ops/tma_boxes.h"
@@ -107,6 +108,21 @@ struct BoxMover : ScopedRewriter {
     return {};
   }
 
+  // The store, and a wait. The chip stores no box that begins below 0: there threads do it.
+  Stmt stored(const Stmt& copy, const Stmt& by_boxes) {
+    // Another turn may write the same elements again: then these have to be there.
+    bool once = context.loops.empty() && context.whiles.empty();
+    Stmt wait = instruction(once ? "cp_async_bulk_wait_group_read" : "cp_async_bulk_wait_group",
+                            {imm(0, i32)}, copy->span);
+    Stmt both = block({by_boxes, wait}, copy->span);
+    Expr inside = begins_inside(tensor_side(*copy.as<Tile>()), facts);
+    if (!inside) return both;
+    std::string text = fmt::format("by TMA where {}, else by threads: it stores no box that begins below 0",
+                                   print(inside, &f));
+    f.notes.push_back({"move_boxes", "copy", std::move(text), copy->span});
+    return where_inside(inside, both, copy);
+  }
+
   // ── waiting ─────────────────────────────────────────────────────────────────────────────────────────
   Stmt instruction(std::string_view name, std::vector<Expr> args, Span span) const {
     return eval(call(*find_instr(name), std::move(args), span), span);
@@ -165,13 +181,8 @@ struct BoxMover : ScopedRewriter {
         continue;
       }
       i++;
-      Stmt stored = is_candidate(s) && !load ? boxes(s, nullptr) : Stmt();
-      out.push_back(stored ? stored : is_candidate(s) ? s : (*this)(s));
-      if (stored)  // another turn may write the same elements again: then these have to be there
-        out.push_back(instruction(context.loops.empty() && context.whiles.empty()
-                                      ? "cp_async_bulk_wait_group_read"
-                                      : "cp_async_bulk_wait_group",
-                                  {imm(0, i32)}, s->span));
+      Stmt by_boxes = is_candidate(s) && !load ? boxes(s, nullptr) : Stmt();
+      out.push_back(by_boxes ? stored(s, by_boxes) : is_candidate(s) ? s : (*this)(s));
     }
     return out;
   }

@@ -116,6 +116,105 @@ def test_a_tile_is_stored():
     assert "bulk_tensor_2d_store" in text_of(kernel) and "bulk_wait_group(0" in text_of(kernel)
 
 
+@pytest.mark.parametrize("form", ["scalar", "table", "variable", "column", "block"])
+def test_a_store_that_may_begin_below_0(form):
+    """It is done by the accelerator where it begins inside, else by threads."""
+
+    @T.prim_func
+    def main(
+        X: T.Tensor((32, 64), "float16"), tab: T.Tensor((2,), "int32"), p: T.int32,
+        C: T.Tensor((2, 64, 96), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(2, threads=64) as b:
+            s = T.alloc_shared((32, 64), "float16")
+            T.copy(X, s)
+            if form == "scalar":
+                T.copy(s, C[b, p, 0])
+            elif form == "table":
+                T.copy(s, C[b, tab[b], 0])
+            elif form == "variable":
+                place = T.alloc_var("int32", init=p)
+                place += b
+                T.copy(s, C[b, place, 0])
+            elif form == "column":
+                T.copy(s, C[b, 8, p * 8])
+            else:
+                T.copy(s, C[b, b * 64 - 16, 0])
+
+    kernel = tilelang.compile(main, target=SIM)
+    assert "bulk_tensor_3d_store" in text_of(kernel) and "by TMA where" in kernel.report.text
+    x = numbers(32, 64)
+    for p in (-5, 0, 5, -40, 100, 2**31 - 4):
+        tab, c, wanted = np.array([p, -p], "i4"), np.zeros((2, 64, 96), "f2"), np.zeros((2, 64, 96), "f2")
+        assert not kernel.simulate(x, tab, p if form != "column" else p % 2**20, c).findings
+        tilelang.compile(main, target="reference")(x, tab, p if form != "column" else p % 2**20, wanted)
+        assert np.array_equal(c, wanted), p
+
+
+@pytest.mark.parametrize("form", ["blocks", "unsigned", "assumed", "condition"])
+def test_a_store_that_begins_inside(form):
+    @T.prim_func
+    def main(X: T.Tensor((32, 64), "float16"), p: T.int32, q: T.uint16, C: T.Tensor((64, 64), "float16")):
+        with T.Kernel(2, threads=64) as b:
+            s = T.alloc_shared((32, 64), "float16")
+            T.copy(X, s)
+            if form == "blocks":
+                T.copy(s, C[b * 32, 0])
+            elif form == "unsigned":
+                T.copy(s, C[b * 32 + q, 0])
+            elif form == "assumed":
+                T.assume(p >= 0)
+                T.assume(p < 1000)
+                T.copy(s, C[b * 32 + p, 0])
+            elif p >= 2 and p < 100:
+                T.copy(s, C[(p - 2) * 32 + b * 32, 0])
+
+    kernel = tilelang.compile(main, target=SIM)
+    assert "bulk_tensor_2d_store" in text_of(kernel) and "by TMA where" not in kernel.report.text
+    x, c = numbers(32, 64), np.zeros((64, 64), np.float16)
+    assert not kernel.simulate(x, 2 if form == "condition" else 0, 0, c).findings
+    assert np.array_equal(c, np.concatenate([x, x]))
+
+
+@pytest.mark.parametrize("form", ["scalar", "table", "loop"])
+def test_sums_that_may_be_stored_below_0(form):
+    """Parts of a fragment, in a kernel that the compiler divides among roles."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 128), "float16"), tab: T.Tensor((2,), "int32"),
+        p: T.int32, C: T.Tensor((2, 96, 128), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(2 if form != "loop" else 1, threads=128) as b:
+            a, w = T.alloc_shared((64, 32), "float16"), T.alloc_shared((32, 128), "float16")
+            c = T.alloc_fragment((64, 128), "float32")
+            for t in T.serial(2 if form == "loop" else 1):
+                T.clear(c)
+                for k in T.Pipelined(4, num_stages=2):
+                    T.copy(A[0, k * 32], a)
+                    T.copy(B[k * 32, 0], w)
+                    T.gemm(a, w, c)
+                if form == "scalar":
+                    T.copy(c, C[b, p, 0])
+                elif form == "table":
+                    T.copy(c, C[b, tab[b], 0])
+                else:
+                    T.copy(c, C[t, tab[t], 0])
+
+    kernel = tilelang.compile(main, target=SIM)
+    assert "bulk_tensor_3d_store" in text_of(kernel) and "parts are stored by TMA where" in kernel.report.text
+    a, w = numbers(64, 128), numbers(128, 128, seed=1)
+    product = (a.astype(float) @ w.astype(float)).astype(np.float16)
+    for p in (-5, 0, 32):
+        places = [p, 3 - p] if form != "scalar" else [p, p]
+        c, wanted = np.zeros((2, 96, 128), np.float16), np.zeros((2, 96, 128), np.float16)
+        for out, place in zip(wanted, places, strict=True):
+            first, last = max(place, 0), min(place + 64, 96)
+            out[first:last] = product[first - place : last - place]
+        assert not kernel.simulate(a, w, np.array(places, "i4"), p, c).findings
+        assert np.array_equal(c, wanted), p
+
+
 def test_a_length_that_only_the_call_knows():
     n = T.dynamic("n")
 

@@ -201,7 +201,8 @@ def atomic_add(
     or shared), converted to dst's dtype.  return_prev: give what the element held before; of a tile a
     fragment of its extents.
     use_tma, of a tile in a tensor: the tensor memory accelerator (sm_90 and later) adds the whole tile, from
-    shared memory, and the threads wait until it has read it; where it cannot, the report says why."""
+    shared memory, and the threads wait until it has read it; where it cannot, or the tile begins below 0,
+    the threads do it element by element, and the report says why."""
     _no_annotations("atomic_add", annotations)
     return _update("atomic_add", dst, value, memory_order, return_prev, bool(use_tma))
 

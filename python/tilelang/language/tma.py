@@ -44,6 +44,8 @@ def tma_copy(
     expects, also where parts of it are outside; arrive there as well, and wait, before the tile is read.
     A store takes none: it is a group of its own, see T.tma_store_wait. What the threads of the team have
     written to the tile is stored, and what those of other teams have written before they arrived.
+    The chip takes a store that begins below 0 in any dimension for an illegal instruction; T.copy asks for
+    that where it may be so, and has threads store what lies inside.
     The tile may be read by ordinary statements: the compiler lays it out in the swizzled panels that the
     accelerator knows, for all that use it.
     It is an error where the accelerator cannot move the tile: more than 5 dimensions; rows of the tile,
