@@ -127,6 +127,8 @@ UNSET = _LeftOut()
 
 def alloc_var(dtype: Any, *args: Any, scope: str = "local.var", init: Any = UNSET) -> Buffer:
     """A value that may change: assign to its name with `=` and `+=`; reading the name reads the value.
+    A list, tuple or dict has the variable itself, not its value: reading it from there gives what it holds
+    then, and a loop of Python over it, `for v in (a, b):`, stores where it assigns to v.
 
     dtype: of one value, or of several, "float32x2": such a variable is a vector, and its lanes are assigned
     as v[0] = x.
