@@ -59,12 +59,6 @@ void check_scanned(const Tile& t, const Function& f, const Region& r) {
       fail(t.span, "{}: {} needs constant extents: give a slice or the whole buffer", t.op->name, info.name);
 }
 
-bool same_region(const Region& a, const Region& b) {
-  for (size_t d = 0; d < a.ranges.size(); d++)
-    if (!is_int(simplify(a.ranges[d].min - b.ranges[d].min), 0)) return false;
-  return true;
-}
-
 void check_scan(const Tile& t, const Function& f) {
   const Region &src = region_of(t, 0), &dst = region_of(t, 1);
   check_scanned(t, f, src);
@@ -85,9 +79,6 @@ void check_scan(const Tile& t, const Function& f) {
   if (!numbers || to.bits < from.bits || (to.bits == from.bits && to != from))
     fail(t.span, "{}: src is {} but dst is {}; dst must have src's type, or a wider one of its kind",
          t.op->name, describe(f, src), describe(f, dst));
-  if (src.buffer == dst.buffer && !same_region(src, dst))
-    fail(t.span, "{}: src and dst are two parts of {}; scan in place, or into another buffer", t.op->name,
-         f[src.buffer].name);
 }
 
 void eval_scan(const Tile& t, const Function& f, const EvalContext& ctx) {

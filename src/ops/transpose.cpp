@@ -25,11 +25,6 @@ void check_transpose(const Tile& t, const Function& f) {
          "transpose: src is {} but dst is {}; dst must have src's shape with the last two dimensions "
          "exchanged",
          describe(f, src), describe(f, dst));
-  if (src.buffer == dst.buffer)
-    fail(t.span,
-         "transpose: src and dst are both {}; threads would overwrite what others still read: use another "
-         "buffer",
-         f[src.buffer].name);
   DType a = f[src.buffer].dtype, b = f[dst.buffer].dtype;
   if (a.is_handle() || b.is_handle())
     fail(t.span, "transpose: there is no cast from {} to {}", to_string(a), to_string(b));

@@ -299,7 +299,8 @@ def cumsum(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annot
     """dst[…, n, …] = the sum of src[…, 0…n, …] along dim; with reverse of src[…, n…, …].
 
     src, dst: shared tiles, slices of them or fragments, of one shape; dst of src's dtype or a wider one of
-    its kind; without dst in place.  float16 and bfloat16 are summed in float32, each element rounded once."""
+    its kind; without dst in place.  Two parts of one tile have all elements in common, or none.  float16 and
+    bfloat16 are summed in float32, each element rounded once."""
     _scan("cumsum", src, dst, dim, reverse, annotations)
 
 
@@ -316,7 +317,8 @@ def _scan(name: str, src: Any, dst: Any, dim: Any, reverse: bool, annotations: A
 
 
 def transpose(src: Any, dst: Any, annotations: Any = None) -> None:
-    """dst = src with its last two dimensions exchanged; any two tiles or slices of the fitting shapes."""
+    """dst = src with its last two dimensions exchanged; any two tiles or slices of the fitting shapes,
+    which have no element in common."""
     source, target = as_operand(src, "T.transpose: src"), as_operand(dst, "T.transpose: dst")
     _tile("transpose", (source, target), {}, annotations, target)
 
