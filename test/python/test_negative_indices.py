@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import load_text
 from tilelang import CompileError
 
 SIM = "sim:sm_90"  # of the fixture `target`
@@ -53,6 +54,34 @@ def test_before_the_first():
         def main(A: T.Tensor((16,), "float32")):
             with T.Kernel(1):
                 A[-17] = 0.0
+
+
+COUNTS = "is below 0 wherever it is reached, it counts from the end of 16 elements"
+
+
+@pytest.mark.parametrize("slice_of_a, message", [
+    ("b * 4 - 8 : b * 4", f"it ends at b*4 and begins at b*4 + 8 (as b*4 - 8 {COUNTS})"),
+    ("-8:4", "it ends at 4 and begins at 8 (as -8 is below 0"),
+    ("b - 2 : b", f"it ends at b and begins at b + 14 (as b - 2 {COUNTS})"),
+    ("b * 4 + 4 : b * 4 - 8", None),
+    ("b * 4 + 12 : b * 4 - 8", f"it ends at b*4 + 8 (as b*4 - 8 {COUNTS}) and begins at b*4 + 12"),
+    ("b * 4 + 8 : b * 4", "it ends at b*4 and begins at b*4 + 8"),
+])  # fmt: skip
+def test_a_slice_that_is_empty_as_an_end_counts_from_the_end(tmp_path, slice_of_a, message):
+    text = f"""
+import tilelang.language as T
+
+@T.prim_func
+def main(A: T.Tensor((16, 8), "float32"), B: T.Tensor((16, 8), "float32")):
+    with T.Kernel(2, threads=32) as b:
+        T.copy(A[{slice_of_a}, :], B[{slice_of_a}, :])
+"""
+    if message is None:
+        load_text(tmp_path, text)
+        return
+    with pytest.raises(CompileError) as error:
+        load_text(tmp_path, text)
+    assert message in str(error.value), error.value
 
 
 def run(program, target, *arrays):

@@ -30,7 +30,12 @@ def subscript(buffer: Buffer, index: Any) -> Element | Region:
         starts.append(start)
         extents.append(extent)
         points.append(i.__class__ is not slice)
-    return Region(buffer, starts, extents, points)
+    region = Region(buffer, starts, extents, points)
+    if any(extent.__class__ is Expr for extent in extents):  # two ends may cancel out
+        for d, (_, extent, _) in enumerate(region.ranges):
+            if extents[d].__class__ is Expr and extent.__class__ is int and extent < 1:
+                raise _empty(buffer, d, index[d])
+    return region
 
 
 def store(buffer: Buffer, index: Any, value: Any) -> None:
@@ -204,10 +209,19 @@ def _range(buffer: Buffer, d: int, s: slice) -> tuple[Any, Any]:
     extent = constant(extent)
     nothing = extent.__class__ is int and extent == 0 and constant(buffer.shape[d]) == 0
     if extent.__class__ is int and extent <= 0 and not nothing:
-        raise fail(
-            f"the slice of dimension {d} of {buffer.name} is empty: it ends at {stop} and begins at {start}"
-        )
+        raise _empty(buffer, d, s)
     return start, extent
+
+
+def _empty(buffer: Buffer, d: int, s: slice) -> Exception:
+    """The error of a slice without elements, which says what of it counts from the end."""
+    words, n = [], buffer.shape[d]
+    for verb, given, missing in (("ends", s.stop, n), ("begins", s.start, 0)):
+        at = missing if given is None else _point(buffer, given, n)
+        given = at if given is None else as_value(given)
+        counts = f" (as {given} is below 0 wherever it is reached, it counts from the end of {n} elements)"
+        words.append(f"{verb} at {at}{counts if str(at) != str(given) else ''}")
+    return fail(f"the slice of dimension {d} of {buffer.name} is empty: it {words[0]} and {words[1]}")
 
 
 def places_of_pair(region: Region, what: str) -> tuple[list, list]:

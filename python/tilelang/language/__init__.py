@@ -6,7 +6,8 @@ where a tile begins whose extents the other operand gives.  A store to a slice o
 elements, `L[0:4] = A[i, 0:4]` or `A[i] = 0`, is done by the thread that comes there.
 
 An index, or an end of a slice, that is below 0 wherever it is reached counts from the end of its dimension,
-of tensors and tiles alike: `A[-1]`, `A[-1 - i]` for i from 0, `A[i - 4]` in a loop of 4.  What counts are the
+of tensors and tiles alike: `A[-1]`, `A[-1 - i]` for i from 0, `A[i - 4]` in a loop of 4.  Of a slice each end
+does so for itself: in a grid of two, `A[b * 8 - 16 : b * 8]` is empty, and so an error.  What counts are the
 constant ranges of loops and of the grid, the conditions around, and T.assume of parameters.  An index that is
 below 0 only for some iterations, or by what memory holds, does not count from the end: in a tensor it is
 padding (reads give 0 or the safe value, stores are dropped), in a tile an error.  So is `A[bx * 4 - 1]`, also
