@@ -69,7 +69,8 @@ def test_places_whose_indices_are_numbers_are_left_as_they_are(tmp_path):
 
 
 def test_a_tuple_holds_variables_themselves(tmp_path):
-    body = "b = T.alloc_var('int32', 2)\nc = (X[1], b)\nb = 5\nY[0] = c[1]\nfor e in c[1:]:\n    e = 7\nY[1] = b"
+    body = "b = T.alloc_var('int32', 2)\nc = (X[1], b)\nb = 5\nY[0] = c[1]\n"
+    body += "for e in c[1:]:\n    e = 7\nY[1] = b"
     main = kernel(tmp_path, body, SIGNATURE, launch="T.Kernel(1, threads=1)")
     y = np.zeros(4, np.int32)
     tilelang.compile(main, target="reference")(np.arange(1, 9, dtype=np.int32), y)
