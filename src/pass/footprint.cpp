@@ -48,7 +48,7 @@ uint64_t four_of(const std::vector<int16_t>& owner, size_t i) {
 
 void Footprint::add(const Footprint& other, int warp) {
   if (is_unknown()) return;
-  if (other.is_unknown()) return owner.clear();
+  if (other.is_unknown() || !moves_like(other)) return owner.clear();
   size_t size = std::min(owner.size(), other.owner.size());
   for (size_t i = 0; i < size; i++) {
     if (i % 4 == 0 && i + 4 <= size) {
@@ -63,8 +63,13 @@ void Footprint::add(const Footprint& other, int warp) {
   }
 }
 
+bool Footprint::moves_like(const Footprint& other) const {
+  if (!base || !other.base || base.same(other.base) || equal(base, other.base)) return true;
+  return base->dtype == other.base->dtype && as_int(simplify(base - other.base)).has_value();
+}
+
 Conflict conflict_of(const Footprint& a, const Footprint& b, int warp) {
-  if (a.is_unknown() || b.is_unknown()) return Conflict::intra_block;
+  if (a.is_unknown() || b.is_unknown() || !a.moves_like(b)) return Conflict::intra_block;
   Conflict worst = Conflict::none;
   size_t size = std::min(a.owner.size(), b.owner.size());
   for (size_t i = 0; i < size; i++) {
@@ -200,6 +205,24 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
   }
 }
 
+// The place of the first thread in the first turns of loops; of a vector that of its first element. Null: it
+// is not known.
+Expr Footprints::base_of(const Expr& index) const {
+  bool scalar = true;
+  Expr first = rewrite(
+      index, [](const Ramp& n, Rewriter& self) -> Expr { return self(n.base); },
+      [](const Broadcast& n, Rewriter& self) -> Expr { return self(n.value); },
+      [&](const Var& v, Rewriter&) -> Expr {
+        scalar = scalar && v.dtype.lanes == 1;
+        return sampled.contains(&v) && !fixed.contains(&v) ? Expr(&v) : zero(v.dtype);
+      },
+      [&](const Load& n, Rewriter&) -> Expr {
+        scalar = false;
+        return Expr(&n);
+      });
+  return scalar ? simplify(first) : Expr();
+}
+
 Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions,
                          const Team& team, const Reach& reach) const {
   bool tensor = f[buffer].scope == Scope::global;
@@ -207,6 +230,7 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
   if (index.size() != 1 || elements <= 0) return {};
   Footprint found{.owner = std::vector<int16_t>(size_t(elements), Footprint::nobody)};
   Expr at = in_turn(resolved(index[0]));
+  if (tensor && !(found.base = base_of(at))) return {};
   Conditions where;
   for (auto& [condition, holds] : conditions) split(in_turn(resolved(condition)), holds, where);
   // What depends on more than the turn may hold.

@@ -6,7 +6,7 @@
 //
 // Found by enumeration: the index is computed for all threads, at every point of the loops around it.
 // Elements of a tensor are computed for one block and one choice of the sizes, as a sample of all, and kept
-// modulo a prime.
+// modulo a prime. Those of two accesses are compared where both move alike with the block and the sizes.
 #pragma once
 #include <span>
 
@@ -19,9 +19,11 @@ struct Footprint {
   // -3 - w: several of warp w; -100 - g: of group g (Team::group), but of no one warp
   static constexpr int16_t nobody = -1, several = -2, warp_zero = -3, group_zero = -100;
   std::vector<int16_t> owner = {};  // by element; empty: any thread may touch any element
+  Expr base = {};                   // of a tensor: where the block and the sizes have the access begin
   static constexpr int64_t tensor_slots = 16381;
 
   bool is_unknown() const { return owner.empty(); }
+  bool moves_like(const Footprint& other) const;
   void add(const Footprint& other, int warp);
 };
 // Do different threads touch one element, one in `a` and another in `b`? Of one warp, of one group, or
@@ -63,6 +65,7 @@ class Footprints {
   Expr multiple = {}, turn_value = {};  // the variable in its turn: a multiple of the turns and a rest
 
   Expr resolved(const Expr& e) const;
+  Expr base_of(const Expr& index) const;
   Expr in_turn(const Expr& e) const;
   void split(const Expr& condition, bool holds, Conditions& to) const;
   // `env`: the variables that are known, `chosen`: with those that have a sample value; of the team's
