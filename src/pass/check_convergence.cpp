@@ -1,11 +1,15 @@
 // A walk with the conditions around each statement.
 #include "pass/check_convergence.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "arith/prove.h"
 #include "arith/simplify.h"
 #include "base/error.h"
 #include "pass/form_teams.h"
 #include "pass/own_work.h"
+#include "pass/thread_values.h"
 
 namespace tl {
 namespace {
@@ -36,13 +40,18 @@ struct Flow final : Rewriter {
   std::set<const ExprNode*> from_registers = {};  // variables bound to what was read from registers
   Condition under = {};
   Condition gone = {};  // the return after which not all threads are there
+  Expr thread;          // the block's thread index
+  Team team;            // whose statements these are
+  VarMap names = {};    // of integers
 
   Flow(const Function& f, const Varying& varying, const std::function<Expr(const Expr&)>& resolve,
-       Facts facts)
+       const Kernel& k)
       : f(f),
         varying(varying),
         resolve(resolve),
-        facts(std::move(facts)) {}
+        facts(facts_of(f, k)),
+        thread(k.thread),
+        team(whole_block(k)) {}
 
   bool reads_registers(const Expr& e) const {
     auto from_register = [&](const Load& n) {
@@ -91,6 +100,31 @@ struct Flow final : Rewriter {
                t.op->name, name, why);
   }
 
+  // What all threads of the team move together is one part, which none names by its own number.
+  void check_parts(const Tile& t) const {
+    for (auto& operand : t.operands) {
+      auto* r = std::get_if<Region>(&operand);
+      for (auto& range : r ? r->ranges : std::vector<Range>{})
+        if (names_thread(range.min, varying) && differs_in_team(resolve(substitute(range.min, names))))
+          fail(t.span,
+               "{}: all threads of the block work on one part of {} together, but where this one begins "
+               "depends on {}: give each thread an array of its own for it (T.alloc_local), or move "
+               "the part that all threads have",
+               t.op->said(), f[r->buffer].name, varying.reason(range.min));
+    }
+  }
+  bool differs_in_team(const Expr& e) const {
+    auto n = size_t(team.count);
+    LaneEnv env;
+    visit(e, [&](const Var& v) { env.emplace(&v, Lanes(n, 0)); });
+    if (thread) {
+      Lanes& numbers = env[thread.get()] = Lanes(n);
+      std::iota(numbers.begin(), numbers.end(), team.first);
+    }
+    auto values = values_of(e, env, n);
+    return values && std::ranges::adjacent_find(*values, std::not_equal_to()) != values->end();
+  }
+
   Stmt inside(const Stmt& body, const std::string& why, Span span, std::string_view word) {
     if (!body) return body;
     Condition outer = under;
@@ -107,7 +141,9 @@ struct Flow final : Rewriter {
       auto* t = s.as<Tile>();
       if (t) check_conditions(*t);
       bool divided = !t || row_of(*t).nest;
-      return divided && is_own_work(s, f, varying) ? as_own_work(s) : s;
+      if (divided && is_own_work(s, f, varying)) return as_own_work(s);
+      if (divided && t) check_parts(*t);
+      return s;
     }
     if (auto* n = s.as<For>()) return loop(*n);
     if (auto* n = s.as<While>()) return loop(*n);
@@ -117,7 +153,14 @@ struct Flow final : Rewriter {
            else_body = inside(n->else_body, why, n->span, "if");
       return if_then(promised(n->cond, n->then_body, n->else_body), then_body, else_body, n->span);
     }
+    if (auto* n = s.as<Group>()) {
+      Team outer = std::exchange(team, team_of(*n));
+      Stmt out = children(s);
+      team = outer;
+      return out;
+    }
     auto* let = s.as<Let>();
+    if (let && let->var->dtype.is_int()) names.emplace(let->var.get(), substitute(let->value, names));
     if (let && reads_registers(let->value)) from_registers.insert(let->var.get());
     if (control_of(s) == &thread_return && !under.why.empty() && gone.why.empty())
       gone = {.why = under.why, .span = s->span, .word = "return"};
@@ -188,7 +231,7 @@ void check_repeated_updates(const Function& f, const Kernel& k, std::string_view
 Stmt check_convergence(const Function& f, const Kernel& k, const std::function<Expr(const Expr&)>& resolve) {
   Varying varying{.f = f};
   varying.find(k.body);
-  return Flow(f, varying, resolve, facts_of(f, k))(k.body);
+  return Flow(f, varying, resolve, k)(k.body);
 }
 
 }  // namespace tl

@@ -13,12 +13,6 @@ bool is_array(const BufferInfo& b) {
   return b.scope == Scope::local && !b.shape.empty() && b.reducer.empty();
 }
 
-// Whatever a warp or a memory access gives to a thread may be one for all of them; its number is not.
-bool names_thread(const Expr& e, const Varying& varying) {
-  std::string why = varying.reason(e);
-  return why.starts_with("threadIdx.") || why == thread_number_reason;
-}
-
 bool is_own_tile(const Tile& t, const Function& f, const Varying& varying) {
   bool writes = false, only_local = true, touches = false, differs = false, named = false, fragments = false;
   for (size_t i = 0; i < t.operands.size(); i++) {
@@ -82,6 +76,12 @@ bool is_own_loop(const For& loop, const Function& f, const Varying& varying) {
 }
 
 }  // namespace
+
+// Whatever a warp or a memory access gives to a thread may be one for all of them; its number is not.
+bool names_thread(const Expr& e, const Varying& varying) {
+  std::string why = varying.reason(e);
+  return why.starts_with("threadIdx.") || why == thread_number_reason;
+}
 
 bool is_own_work(const Stmt& s, const Function& f, const Varying& varying) {
   if (auto* t = s.as<Tile>()) return !t->body && is_own_tile(*t, f, varying);

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tilelang
-from helpers import load_text
+from helpers import kernel, load_text
 
 ONE = 'X = T.alloc_local((1,), "int32"); X[0] = A[tx, 0]; '
 FOUR = 'X = T.alloc_local((4,), "int32"); T.copy(A[tx, :], X); '
@@ -127,3 +127,19 @@ def test_what_no_number_names_is_done_once(tmp_path):
         source = program(text).replace("tx = T.get_thread_binding()", "pass")
         tilelang.compile(load_text(tmp_path, source).main, target=target)(a, b)
         assert (b[0] == 3).all() and (b[1:] == 0).all(), target
+
+
+@pytest.mark.parametrize(
+    "copy", ["T.copy(A[tx, :], S)", "row = tx * 2\n    T.copy(A[row, :], F)", "T.copy(S2[tx, :], F)"]
+)
+def test_a_part_that_each_thread_names_for_what_all_have(tmp_path, copy):
+    body = (
+        "tx = T.get_thread_binding()\nS = T.alloc_shared((8,), 'float32')\n"
+        "F = T.alloc_fragment((8,), 'float32')\nS2 = T.alloc_shared((64, 8), 'float32')\n"
+        f"T.clear(S2)\nif True:\n    {copy}\nT.clear(S)"
+    )
+    main = kernel(tmp_path, body)
+    with pytest.raises(
+        tilelang.CompileError, match="all threads of the block work on one part of .* together"
+    ):
+        tilelang.compile(main, target="sim:sm_80")
