@@ -114,3 +114,44 @@ def test_defaults_of_a_function_are_evaluated_where_it_is_made(tmp_path):
     y = np.zeros(64, np.int32)
     tilelang.compile(main, target="reference")(x.astype(np.int32), y)
     assert y[0] == 3
+
+
+MACROS = """
+import tilelang.language as T
+
+@T.macro
+def after(c: T.Ref):
+    c += 5
+    return c
+
+@T.macro
+def both(a, b):
+    return a * 100 + b
+"""
+OPERANDS = {  # of expressions with a macro that changes what stands left of it; c is 1 at first, Y[0] 3
+    "sum": ("Y[1] = c + after(c)", 7),
+    "expression": ("Y[1] = (c * 2 + 1) + after(c)", 9),
+    "comparison": ("Y[1] = T.if_then_else(c < after(c), 1, 0)", 1),
+    "variable": ("c += after(c)\nY[1] = c", 7),
+    "element": ("Y[0] += after(Y[0])\nY[1] = Y[0]", 11),
+    "elements": ("Y[1] = Y[0] * 2 + after(Y[0])", 14),
+    "right side": ("Y[after(c) - 5] = c", 1),
+    "argument": ("Y[1] = both(c + 0, after(c))", 106),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_are_read_from_the_left(name, tmp_path):
+    body, wanted = OPERANDS[name]
+    body = f"c = T.alloc_var('int32', 1)\nY[0] = 3\n{body}"
+    main = kernel(tmp_path, body, SIGNATURE, before=MACROS, launch="T.Kernel(1, threads=1)")
+    for target in TARGETS[:3]:
+        y = np.full(64, -1, np.int32)
+        tilelang.compile(main, target=target)(x.astype(np.int32), y)
+        assert y[1] == wanted, target
+
+
+def test_a_variable_as_an_argument_before_a_macro_that_changes_it(tmp_path):
+    body = "c = T.alloc_var('int32', 1)\nY[0] = both(c, after(c))"
+    with pytest.raises(tilelang.CompileError, match="give its value a name first"):
+        kernel(tmp_path, body, SIGNATURE, before=MACROS)

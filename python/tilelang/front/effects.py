@@ -5,6 +5,7 @@ seems to, `a > 3 & b < 9`."""
 from __future__ import annotations
 
 import ast
+import builtins
 from typing import Any
 
 from .._core import Expr
@@ -20,7 +21,20 @@ _ACTS = (
     ast.Yield,
     ast.YieldFrom,
 )  # an expression with one may do something
+_NO_MACROS = frozenset((*dir(builtins), "T", "tl", "math"))  # whose calls change no variable
 _COMPUTES = ("tilelang.front.arithmetic", "tilelang.language.scalar", "tilelang.language.bits")
+
+
+def calls_macros(*nodes: ast.AST) -> bool:
+    """Is there a call of what may be a macro, which changes what its T.Ref parameters name?"""
+    for node in (inner for outer in nodes for inner in ast.walk(outer)):
+        if isinstance(node, ast.Call):
+            root = node.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if not isinstance(root, ast.Name) or root.id not in _NO_MACROS:
+                return True
+    return False
 
 
 def idle(node: ast.expr) -> str:

@@ -14,7 +14,7 @@ from .loops import Loop
 from .misuse import wrong_call
 from .places import pinned
 from .trace import fail
-from .values import DEVICE, SLICES, VECTORS, as_condition, as_value, binary
+from .values import DEVICE, SLICES, VECTORS, Element, as_condition, as_value, binary
 
 _CONTAINERS = (list, dict, set)
 
@@ -223,9 +223,29 @@ class Expressions:
             changes.check(self.trace, obj, "[…] = …")
             obj[python_index(obj, index)] = self.settle("t", value) if value.__class__ is Expr else value
 
-    def augment_item(self, site: tuple, op: str, obj: Any, index: Any, value: Any) -> None:
-        """`obj[index] op= value`."""
+    def noted(self, site: tuple, value: Any) -> Any:
+        """An operand, before what changes it may be called."""
+        self.at(site)
+        return pinned(value) if value.__class__ is Expr else self.settle("t", value)
+
+    def noted_place(self, site: tuple, value: Any) -> Any:
+        """The same of an argument, which may be taken by reference: its use as a value is an error then."""
+        self.at(site)
+        if _is_var(value) and value.id in self.trace.owned:
+            return Element(value, ())
+        return pinned(value)
+
+    def item_now(self, site: tuple, obj: Any, index: Any) -> Any:
+        """The value of `obj[index]`, if it is an element that is not a reducer's."""
+        self.at(site)
+        if obj.__class__ is not Buffer or obj.id in self.trace.reducers:
+            return None
         old = self.item(site, obj, index)
+        return self.settle("t", old) if old.__class__ is Element else None
+
+    def augment_item(self, site: tuple, op: str, obj: Any, index: Any, old: Any, value: Any) -> None:
+        """`obj[index] op= value`; old: what it was before the value was computed, if that matters."""
+        old = self.item(site, obj, index) if old is None else old
         if obj.__class__ is Buffer and obj.id in self.trace.reducers:
             lookups.check_contribution(self.trace, op, obj)
         if isinstance(old, DEVICE) or isinstance(value, DEVICE):

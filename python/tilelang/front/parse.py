@@ -119,10 +119,17 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             for arg in node.args:
                 arg.is_printed = True
-        args = [self.visit(arg) for arg in node.args]
+        args = [self.argument(arg, node.args[n + 1 :]) for n, arg in enumerate(node.args)]
         call = self.help("call", node, hint, self.visit(node.func), *args)
         call.keywords = [at_place_of(ast.keyword(k.arg, self.visit(k.value)), k) for k in node.keywords]
         return call
+
+    def argument(self, node: ast.expr, later: list[ast.expr]) -> ast.AST:
+        """As `before`; a name may be a variable that is given by reference."""
+        if isinstance(node, ast.Starred) or not effects.calls_macros(*later):
+            return self.visit(node)
+        method = "noted_place" if isinstance(node, (ast.Name, ast.Subscript)) else "noted"
+        return self.help(method, node, self.visit(node))
 
     def warn(self, said: str, node: ast.AST) -> None:
         if said:
@@ -157,7 +164,12 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         op = _constant(_BINARY[type(node.op)], node)
-        return self.help("binary", node, op, self.visit(node.left), self.visit(node.right))
+        return self.help("binary", node, op, self.before(node.left, node.right), self.visit(node.right))
+
+    def before(self, node: ast.expr, *later: ast.AST) -> ast.expr:
+        """An operand; what is evaluated after it may be a macro, which changes what it reads."""
+        value = self.visit(node)
+        return self.help("noted", node, value) if effects.calls_macros(*later) else value
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         if isinstance(node.operand, ast.Constant):
@@ -183,7 +195,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.warn(effects.joined_in_a_chain(node), node)
         ops = tuple(_COMPARE[type(op)] for op in node.ops)
-        left, *rest = [self.visit(value) for value in (node.left, *node.comparators)]
+        left, rest = self.before(node.left, *node.comparators), [self.visit(x) for x in node.comparators]
         if len(rest) == 1:
             return self.help("binary", node, _constant(ops[0], node), left, rest[0])
         return self.help("compare", node, _constant(ops, node), left, *[_thunk(value) for value in rest])
@@ -259,6 +271,8 @@ class Rewriter(ast.NodeTransformer):
             args = [_constant(target.id, at), value] + ([_constant(True, at)] if evaluated else [])
             return [at_place_of(ast.Assign([target], self.help("assign", at, *args)), at)]
         if isinstance(target, ast.Subscript):
+            if effects.calls_macros(target.slice):
+                value = self.help("noted", at, value)
             call = self.help("store", at, value, self.visit(target.value), self.index(target.slice))
             return [self.statement(call, at)]
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -284,16 +298,20 @@ class Rewriter(ast.NodeTransformer):
         op, value = _constant(_BINARY[type(node.op)], node), self.visit(node.value)
         target = node.target
         if isinstance(target, ast.Name):
-            args = [_constant(target.id, node), op, _name(target.id, target), value]
+            old = _name(target.id, target)
+            if effects.calls_macros(node.value):
+                old = self.help("noted", target, old)
+            args = [_constant(target.id, node), op, old, value]
             if target.id in self.parameters:
                 args.append(_constant(target.id in getattr(node, "unread", ()), node))
             call = self.help("augment", node, *args)
             return at_place_of(ast.Assign([target], call), node)
         if isinstance(target, ast.Subscript):
-            call = self.help(
-                "augment_item", node, op, self.visit(target.value), self.index(target.slice), value
-            )
-            return self.statement(call, node)
+            place = [self.visit(copy.deepcopy(target.value)), self.index(copy.deepcopy(target.slice))]
+            old = _constant(None, node)
+            if effects.calls_macros(node.value) and not effects.calls_macros(target):
+                old = self.help("item_now", target, self.visit(target.value), self.index(target.slice))
+            return self.statement(self.help("augment_item", node, op, *place, old, value), node)
         obj, name = self.visit(target.value), _constant(target.attr, node)
         return self.statement(self.help("augment_attribute", node, op, obj, name, value), node)
 
