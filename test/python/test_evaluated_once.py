@@ -134,6 +134,7 @@ OPERANDS = {  # of expressions with a macro that changes what stands left of it;
     "comparison": ("Y[1] = T.if_then_else(c < after(c), 1, 0)", 1),
     "variable": ("c += after(c)\nY[1] = c", 7),
     "element": ("Y[0] += after(Y[0])\nY[1] = Y[0]", 11),
+    "place": ("Y[c] = 20\nY[c] += after(c)", 26),
     "elements": ("Y[1] = Y[0] * 2 + after(Y[0])", 14),
     "right side": ("Y[after(c) - 5] = c", 1),
     "argument": ("Y[1] = both(c + 0, after(c))", 106),

@@ -235,6 +235,13 @@ class Expressions:
             return Element(value, ())
         return pinned(value)
 
+    def noted_index(self, site: tuple, index: Any) -> Any:
+        """The same of an index."""
+        self.at(site)
+        items = index if index.__class__ is tuple else (index,)
+        noted = tuple(i if i.__class__ is slice else self.settle("i", i) for i in items)
+        return noted if index.__class__ is tuple else noted[0]
+
     def item_now(self, site: tuple, obj: Any, index: Any) -> Any:
         """The value of `obj[index]`, if it is an element that is not a reducer's."""
         self.at(site)

@@ -310,6 +310,7 @@ class Rewriter(ast.NodeTransformer):
             place = [self.visit(copy.deepcopy(target.value)), self.index(copy.deepcopy(target.slice))]
             old = _constant(None, node)
             if effects.calls_macros(node.value) and not effects.calls_macros(target):
+                place[1] = self.help("noted_index", target, place[1])
                 old = self.help("item_now", target, self.visit(target.value), self.index(target.slice))
             return self.statement(self.help("augment_item", node, op, *place, old, value), node)
         obj, name = self.visit(target.value), _constant(target.attr, node)
