@@ -38,8 +38,8 @@ enum class Nest { none, parallel, settled };
 // and among parallel ones the last around a statement (it is what spreads the statement over threads) and
 // those of a nest with attributes (a layout has a dimension for each).
 bool removable(const For& n, const Stmt& body, Nest around) {
-  bool planned =
-      n.attrs.find("engine") || n.attrs.find("stage") || n.attrs.find("stages") || n.attrs.find("may_divide");
+  bool planned = n.attrs.find("engine") || n.attrs.find("stage") || n.attrs.find("stages") ||
+                 n.attrs.find("may_divide") || n.attrs.find("nest");
   if (has_jump(body) || planned) return false;
   if (n.loop != Loop::parallel) return true;
   if (!n.attrs.entries.empty() || around == Nest::settled) return false;

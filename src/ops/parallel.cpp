@@ -317,6 +317,15 @@ Stmt on_engine(const ParallelNest& nest, Stmt s, const Target& target) {
   return block({std::move(begun), eval(call(commit->intrinsic, {}), nest.span)}, nest.span);
 }
 
+// Where insert_sync has to tell the accesses of nests from those of the program's threads, which these order
+// themselves, a loop of one turn tells it, until then.
+Stmt as_nest(Stmt s, const LowerContext& ctx) {
+  if (ctx.kernel.attrs.get_int("thread_level") < 2) return s;
+  Attrs attrs{.entries = {{"independent", int64_t(1)}, {"nest", int64_t(1)}}};
+  Span span = s->span;
+  return for_loop(var("nest"), 1, Loop::serial, std::move(s), span, std::move(attrs));
+}
+
 }  // namespace
 
 Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
@@ -358,7 +367,7 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
     Attrs attrs{.entries = {{"independent", int64_t(1)}}};
     s = for_loop(axis.var, axis.extent, kind, s, nest.span, attrs);
   }
-  return on_engine(nest, s, ctx.target);
+  return on_engine(nest, as_nest(std::move(s), ctx), ctx.target);
 }
 
 }  // namespace tl

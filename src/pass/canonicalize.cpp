@@ -164,11 +164,25 @@ Stmt with_plain_indices(const Stmt& loop) {
   return substitute(named, values);
 }
 
-// A kernel with code for single threads orders its threads' accesses to tensors itself; see insert_sync.
-void mark_thread_level(Kernel& k) {
+// Does the kernel write a tensor that it touches elsewhere, too?
+bool exchanges_in_tensors(const Function& f, const Kernel& k) {
+  std::map<BufferId, Span> first;
+  std::set<BufferId> written, several;
+  visit_effects(k.body, [&](const Stmt& s, const Effect& e) {
+    BufferId b = f.storage(e.buffer);
+    if (f[b].scope != Scope::global) return;
+    if (first.emplace(b, s->span).first->second != s->span) several.insert(b);
+    if (e.writes()) written.insert(b);
+  });
+  return std::ranges::any_of(written, [&](BufferId b) { return several.contains(b); });
+}
+
+// A kernel with code for single threads orders its threads' accesses to tensors itself; see insert_sync. 2:
+// it has some to order.
+void mark_thread_level(const Function& f, Kernel& k) {
   if (contains(k.body,
                [](const Call& n) { return is_thread_level(*n.intrinsic) && n.intrinsic != &sync_grid; }))
-    k.attrs.entries["thread_level"] = int64_t(1);
+    k.attrs.entries["thread_level"] = int64_t(exchanges_in_tensors(f, k) ? 2 : 1);
 }
 
 // What only later chips act upon.
@@ -270,7 +284,7 @@ Function canonicalize(Function f, const Target& target) {
       k.body = check_convergence(f, k, resolve);
     }
     accept_hints(f, k, target);
-    if (target.has_threads()) mark_thread_level(k);
+    if (target.has_threads()) mark_thread_level(f, k);
     k.body = rewrite(body_of(f, k, target), [&](const For& n, Rewriter& self) -> Stmt {
       if (n.loop != Loop::parallel) return self.children(n);
       return with_plain_indices(with_constant_extents(f, n, thread_count(k)));

@@ -381,11 +381,14 @@ Function insert_sync(Function f, const Target& target) {
                          "no barriers are inserted between accesses to the program's own buffers "
                          "(tl.disable_thread_storage_sync): the simulator finds those that are missing",
                          k.span, true});
-    if (thread_count(k) <= 1 && tiles_by_proxy(f, k).empty()) continue;
+    if (thread_count(k) <= 1 && tiles_by_proxy(f, k).empty() && k.attrs.get_int("thread_level") < 2) continue;
     SignalFences fences = fences_of_signals(f, k, target.warp);
     Barriers placed{.signals = std::move(fences.before)};
     k.body = Inserter{.f = f, .kernel = k, .warp = target.warp, .placed = std::move(placed)}.run();
     k.body = with_own_fences(f, k);
+    k.body = rewrite(k.body, [](const For& n, Rewriter& self) -> Stmt {  // see lower_parallel
+      return n.attrs.find("nest") ? self(n.body) : self.children(n);
+    });
     f.notes.insert(f.notes.end(), fences.notes.begin(), fences.notes.end());
   }
   return f;

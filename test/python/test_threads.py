@@ -437,3 +437,32 @@ def test_own_tiles():
     n = np.arange(64, dtype=np.float32)[:, None]
     assert np.array_equal(b, np.where(n % 3 == 0, a + n, 0))
     cuda_text(own_tiles())
+
+
+THREAD_LEVEL = {
+    "barrier": "T.sync_threads()",
+    "warp": "T.sync_warp()",
+    "condition": "if tx == 0:\n    C[0] = 1",
+    "shuffle": "x = T.shfl_sync(A[tx], 0)",
+}
+
+
+@pytest.mark.parametrize("elements", [128, 512])
+@pytest.mark.parametrize("name", THREAD_LEVEL)
+def test_nests_beside_thread_level_code_are_ordered(name, elements, tmp_path):
+    """Also where a nest is a single statement of each thread, which has no loop."""
+    body = (
+        f"tx = T.get_thread_binding()\n{THREAD_LEVEL[name]}\n"
+        f"for i in T.Parallel({elements}):\n    W[i] = A[i]\n"
+        f"for i in T.Parallel({elements}):\n    C[i] = W[{elements - 1} - i]"
+    )
+    signature = ", ".join(f"{n}: T.Tensor(({elements},), 'float32')" for n in "AWC")
+    main = kernel(tmp_path, body, signature, launch="T.Kernel(1, threads=128)")
+    for target in ("sim:sm_80", "sim:sm_90a"):
+        a, w, c = (
+            np.arange(elements, dtype=np.float32),
+            np.zeros(elements, np.float32),
+            np.zeros(elements, np.float32),
+        )
+        tilelang.compile(main, target=target)(a, w, c)
+        np.testing.assert_array_equal(c, a[::-1])
