@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "arith/simplify.h"
 #include "base/interrupt.h"
@@ -206,21 +207,29 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
 }
 
 // The place of the first thread in the first turns of loops; of a vector that of its first element. Null: it
-// is not known.
-Expr Footprints::base_of(const Expr& index) const {
+// is not known, or the block or a number of the call moves other threads and turns differently.
+Expr Footprints::base_of(BufferId buffer, const Expr& index) const {
   bool scalar = true;
   Expr first = rewrite(
       index, [](const Ramp& n, Rewriter& self) -> Expr { return self(n.base); },
       [](const Broadcast& n, Rewriter& self) -> Expr { return self(n.value); },
       [&](const Var& v, Rewriter&) -> Expr {
         scalar = scalar && v.dtype.lanes == 1;
-        return sampled.contains(&v) && !fixed.contains(&v) ? Expr(&v) : zero(v.dtype);
+        return Expr(&v);
       },
       [&](const Load& n, Rewriter&) -> Expr {
         scalar = false;
         return Expr(&n);
       });
-  return scalar ? simplify(first) : Expr();
+  if (!scalar) return {};
+  auto moves = [&](const Var& v) { return sampled.contains(&v) && !fixed.contains(&v); };
+  Expr base = simplify(
+      rewrite(first, [&](const Var& v, Rewriter&) -> Expr { return moves(v) ? Expr(&v) : zero(v.dtype); }));
+  std::set<const ExprNode*> own;  // sizes of the tensor, by which its rows lie apart
+  for (auto* list : {&f[buffer].shape, &f[buffer].strides})
+    for (auto& e : *list) visit(e, [&](const Var& v) { own.insert(&v); });
+  Expr rest = simplify(first - base);
+  return contains(rest, [&](const Var& v) { return moves(v) && !own.contains(&v); }) ? Expr() : base;
 }
 
 Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions,
@@ -230,7 +239,7 @@ Footprint Footprints::of(BufferId buffer, std::span<const Expr> index, const Con
   if (index.size() != 1 || elements <= 0) return {};
   Footprint found{.owner = std::vector<int16_t>(size_t(elements), Footprint::nobody)};
   Expr at = in_turn(resolved(index[0]));
-  if (tensor && !(found.base = base_of(at))) return {};
+  if (tensor && !(found.base = base_of(buffer, at))) return {};
   Conditions where;
   for (auto& [condition, holds] : conditions) split(in_turn(resolved(condition)), holds, where);
   // What depends on more than the turn may hold.

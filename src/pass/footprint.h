@@ -65,7 +65,7 @@ class Footprints {
   Expr multiple = {}, turn_value = {};  // the variable in its turn: a multiple of the turns and a rest
 
   Expr resolved(const Expr& e) const;
-  Expr base_of(const Expr& index) const;
+  Expr base_of(BufferId buffer, const Expr& index) const;
   Expr in_turn(const Expr& e) const;
   void split(const Expr& condition, bool holds, Conditions& to) const;
   // `env`: the variables that are known, `chosen`: with those that have a sample value; of the team's

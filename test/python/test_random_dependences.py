@@ -54,14 +54,21 @@ class Program:
 
     def permuted(self, depth):
         a, b = self.two()
-        factor, shift = self.rng.choice([1, 5, 7, 11]), self.rng.randrange(N)
-        to, index = (np.arange(N) * factor + shift) % N, f"(i * {factor} + {shift}) % {N}"
+        factor, shift, times = (
+            self.rng.choice([1, 5, 7, 11]),
+            self.rng.randrange(N),
+            self.rng.choice([0, 0, 3]),
+        )
+        index = (
+            f"(i * {factor} + {shift} + n * {times}) % {N}" if times else f"(i * {factor} + {shift}) % {N}"
+        )
+        place = lambda t: (np.arange(N) * factor + shift + t["n"] * times) % N
         if self.rng.random() < 0.5:
-            body, step = f"{self.at(b, index)} = {self.at(a, 'i')}", (to, slice(None))
+            body, step = f"{self.at(b, index)} = {self.at(a, 'i')}", lambda t: (place(t), slice(None))
         else:
-            body, step = f"{self.at(b, 'i')} = {self.at(a, index)}", (slice(None), to)
+            body, step = f"{self.at(b, 'i')} = {self.at(a, index)}", lambda t: (slice(None), place(t))
         text = f"for i in T.Parallel({N}):\n    {body}"
-        self.add(depth, text, lambda t: t[b].__setitem__(step[0], t[a][step[1]]))
+        self.add(depth, text, lambda t: t[b].__setitem__(step(t)[0], t[a][step(t)[1]]))
 
     def tile_update(self, depth):
         a, b = self.two()
