@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure, source
+from helpers import failure, kernel, source
 
 ROWS = 64
 KINDS = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "int32": np.int32,
@@ -417,3 +417,13 @@ REFUSED = {
 def test_refused(tmp_path, body):
     error = failure(tmp_path, body)
     assert REFUSED[body] in str(error), str(error)
+
+
+@pytest.mark.parametrize("vector", ["T.cast(A[0:4], 'float32x4')", "A[0:4] + 0"])
+def test_a_vector_without_a_name_is_taken_apart(vector, tmp_path):
+    body = f"a, b, c, d = {vector}\nB[0] = d\nB[1] = a"
+    signature = "A: T.Tensor((4,), 'float32'), B: T.Tensor((2,), 'float32')"
+    main = kernel(tmp_path, body, signature, launch="T.Kernel(1, threads=1)")
+    b = np.zeros(2, np.float32)
+    tilelang.compile(main, target="reference")(np.arange(4, dtype=np.float32), b)
+    assert list(b) == [3, 0]

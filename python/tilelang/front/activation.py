@@ -200,7 +200,8 @@ class Activation(Expressions):
     def unpack(self, site: tuple, value: Any, names: tuple) -> Any:
         """The right side of `a, b = …`: every value is computed before the first name changes."""
         value = lanes.value_of(value)
-        if value.__class__ in VECTORS:
+        if value.__class__ in VECTORS or lanes.is_several(value):
+            self.at(site)
             value = tuple(as_vector(value))
         if isinstance(value, (*DEVICE, Loop)):
             raise self.error("cannot unpack a single value of the kernel into several names", site)
