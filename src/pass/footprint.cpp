@@ -209,20 +209,14 @@ void Footprints::split(const Expr& condition, bool holds, Conditions& to) const 
 // The place of the first thread in the first turns of loops; of a vector that of its first element. Null: it
 // is not known, or the block or a number of the call moves other threads and turns differently.
 Expr Footprints::base_of(BufferId buffer, const Expr& index) const {
-  bool scalar = true;
+  bool computed = contains(
+      index, [](const Load&) { return true; }, [](const Call&) { return true; },
+      [](const Var& n) { return n.dtype.lanes > 1; });
+  if (computed) return {};
   Expr first = rewrite(
       index, [](const Ramp& n, Rewriter& self) -> Expr { return self(n.base); },
       [](const Broadcast& n, Rewriter& self) -> Expr { return self(n.value); },
-      [](const Cast& n, Rewriter& self) -> Expr { return cast(n.dtype.scalar(), self(n.a)); },
-      [&](const Var& v, Rewriter&) -> Expr {
-        scalar = scalar && v.dtype.lanes == 1;
-        return Expr(&v);
-      },
-      [&](const Load& n, Rewriter&) -> Expr {
-        scalar = false;
-        return Expr(&n);
-      });
-  if (!scalar || first->dtype.lanes > 1) return {};
+      [](const Cast& n, Rewriter& self) -> Expr { return cast(n.dtype.scalar(), self(n.a)); });
   auto moves = [&](const Var& v) { return sampled.contains(&v) && !fixed.contains(&v); };
   Expr base = simplify(
       rewrite(first, [&](const Var& v, Rewriter&) -> Expr { return moves(v) ? Expr(&v) : zero(v.dtype); }));
