@@ -62,7 +62,7 @@ def main() -> int:
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else min(MOST_JOBS, len(os.sched_getaffinity(0)))
     # What needs a GPU stays on one worker (test/conftest.py), hence loadgroup.
     spread = ["-n", str(jobs), "--dist", "loadgroup"] if jobs > 1 else []
-    python = Run("pytest", [sys.executable, "-m", "pytest", *spread])
+    python = Run("pytest", [sys.executable, "-m", "pytest", "--durations=20", "--durations-min=5", *spread])
     beside = [
         Run("tl_unit", ["build/release/tl_unit"]),
         Run("tl_fuzz", ["build/release/tl_fuzz"]),
