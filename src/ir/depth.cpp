@@ -78,4 +78,13 @@ void on_stack_for(const Function& f, const std::function<void()>& work) {
   depth > shallow ? on_large_stack(work) : work();
 }
 
+int64_t written_out(const Expr& e, const std::map<const ExprNode*, int64_t>& of_names, int64_t most) {
+  auto name = of_names.find(e.get());
+  int64_t count = name == of_names.end() ? 1 : name->second;
+  visit_below(e, [&](const Expr& inner) {
+    if (count < most) count = std::min(most, count + written_out(inner, of_names, most - count));
+  });
+  return count;
+}
+
 }  // namespace tl

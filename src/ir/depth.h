@@ -1,6 +1,8 @@
 // Most walks over trees are recursive: deep trees are walked on a large stack, and trees that are too deep
 // are refused.
 #pragma once
+#include <map>
+
 #include "base/large_stack.h"
 #include "ir/build.h"
 
@@ -10,5 +12,8 @@ namespace tl {
 void check_written_depth(const Function& f);
 // Runs `work`, which walks over f.
 void on_stack_for(const Function& f, const std::function<void()>& work);
+
+// Operations of an expression whose names are written out, each of so many; at most `most`.
+int64_t written_out(const Expr& e, const std::map<const ExprNode*, int64_t>& of_names, int64_t most);
 
 }  // namespace tl

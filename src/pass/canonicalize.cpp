@@ -9,6 +9,7 @@
 #include "arith/prove.h"
 #include "arith/simplify.h"
 #include "base/error.h"
+#include "ir/depth.h"
 #include "ir/rewrite.h"
 #include "ops/own_copies.h"
 #include "ops/parallel.h"
@@ -130,16 +131,6 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
         if (!dim || *dim < 0 || *dim > 2) fail(n.span, "thread_index takes a constant dimension: 0, 1 or 2");
         return thread_coordinate(k, *dim);
       });
-}
-
-// Operations of an expression whose names are written out; at most `most`.
-int64_t written_out(const Expr& e, const std::map<const ExprNode*, int64_t>& of_names, int64_t most) {
-  auto name = of_names.find(e.get());
-  int64_t count = name == of_names.end() ? 1 : name->second;
-  visit_below(e, [&](const Expr& inner) {
-    if (count < most) count = std::min(most, count + written_out(inner, of_names, most - count));
-  });
-  return count;
 }
 
 // Names of numbers computed from variables alone go into the indices where they are used: how an access moves

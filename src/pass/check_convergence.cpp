@@ -105,13 +105,19 @@ struct Flow final : Rewriter {
     for (auto& operand : t.operands) {
       auto* r = std::get_if<Region>(&operand);
       for (auto& range : r ? r->ranges : std::vector<Range>{})
-        if (names_thread(range.min, varying) && differs_in_team(resolve(substitute(range.min, names))))
+        if (names_thread(range.min, varying) && differs_in_team(resolve(written_out(range.min))))
           fail(t.span,
                "{}: all threads of the block work on one part of {} together, but where this one begins "
                "depends on {}: give each thread an array of its own for it (T.alloc_local), or move "
                "the part that all threads have",
                t.op->said(), f[r->buffer].name, varying.reason(range.min));
     }
+  }
+  // With names of names, as far as users go.
+  Expr written_out(Expr e) const {
+    constexpr int steps = 8;
+    for (int i = 0; i < steps; i++) e = substitute(e, names);
+    return e;
   }
   bool differs_in_team(const Expr& e) const {
     auto n = size_t(team.count);
@@ -160,7 +166,7 @@ struct Flow final : Rewriter {
       return out;
     }
     auto* let = s.as<Let>();
-    if (let && let->var->dtype.is_int()) names.emplace(let->var.get(), substitute(let->value, names));
+    if (let && let->var->dtype.is_int()) names.emplace(let->var.get(), let->value);
     if (let && reads_registers(let->value)) from_registers.insert(let->var.get());
     if (control_of(s) == &thread_return && !under.why.empty() && gone.why.empty())
       gone = {.why = under.why, .span = s->span, .word = "return"};

@@ -7,6 +7,7 @@
 #include "arith/simplify.h"
 #include "base/interrupt.h"
 #include "ir/build.h"
+#include "ir/depth.h"
 #include "ir/rewrite.h"
 
 namespace tl {
@@ -121,7 +122,12 @@ void Footprints::enter(const For& loop) {
   if (first && count) loops[loop.var.get()] = {*first, *count};
 }
 void Footprints::bind(const Let& let) {
-  if (let.value->dtype.is_int() || let.value->dtype.is_bool()) lets[let.var.get()] = let.value;
+  constexpr int64_t most = 4096;  // operations, with names written out: what is longer is not known
+  bool number = let.value->dtype.is_int() || let.value->dtype.is_bool();
+  int64_t size = number ? written_out(let.value, sizes, most) : most;
+  if (size >= most) return;
+  sizes[let.var.get()] = size;
+  lets[let.var.get()] = let.value;
 }
 
 void Footprints::take_turn(const ExprNode* var, int64_t turn, int64_t turns) {

@@ -61,6 +61,7 @@ class Footprints {
   LaneEnv fixed = {}, sampled = {};  // the thread; with block indices and sizes
   std::map<const ExprNode*, Range> loops = {};
   std::map<const ExprNode*, Expr> lets = {};
+  std::map<const ExprNode*, int64_t> sizes = {};  // of these
   const ExprNode* turned = nullptr;
   Expr multiple = {}, turn_value = {};  // the variable in its turn: a multiple of the turns and a rest
 

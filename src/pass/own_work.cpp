@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/depth.h"
 #include "ops/op.h"
 #include "ops/parallel.h"
 #include "target/effects.h"
@@ -51,8 +52,13 @@ struct OwnPlaces {
     all = all && named;
   }
   bool found() {
+    constexpr int64_t most = 256;  // operations of a name; longer ones stay names
+    std::map<const ExprNode*, int64_t> sizes;
     visit(nest.body, [&](const Let& n) {
-      if (n.var->dtype.is_int()) names.emplace(n.var.get(), substitute(n.value, names));
+      int64_t size = n.var->dtype.is_int() ? written_out(n.value, sizes, most) : most;
+      if (size >= most) return;
+      sizes.emplace(n.var.get(), size);
+      names.emplace(n.var.get(), substitute(n.value, names));
     });
     visit_effects(nest.body, [&](const Stmt&, const Effect& e) {
       if (f[e.buffer].scope == Scope::fragment) all = false;
