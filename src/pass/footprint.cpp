@@ -223,6 +223,7 @@ Expr Footprints::base_of(BufferId buffer, const Expr& index) const {
       index, [](const Ramp& n, Rewriter& self) -> Expr { return self(n.base); },
       [](const Broadcast& n, Rewriter& self) -> Expr { return self(n.value); },
       [](const Cast& n, Rewriter& self) -> Expr { return cast(n.dtype.scalar(), self(n.a)); });
+  if (first->dtype.lanes > 1) return {};
   auto moves = [&](const Var& v) { return sampled.contains(&v) && !fixed.contains(&v); };
   Expr base = simplify(
       rewrite(first, [&](const Var& v, Rewriter&) -> Expr { return moves(v) ? Expr(&v) : zero(v.dtype); }));

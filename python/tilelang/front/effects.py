@@ -21,7 +21,9 @@ _ACTS = (
     ast.Yield,
     ast.YieldFrom,
 )  # an expression with one may do something
-_NO_MACROS = frozenset((*dir(builtins), "T", "tl", "math"))  # whose calls change no variable
+_NO_MACROS = frozenset(
+    (*dir(builtins), "T", "tl", "math", "np", "numpy", "torch")
+)  # whose calls change no variable
 _COMPUTES = ("tilelang.front.arithmetic", "tilelang.language.scalar", "tilelang.language.bits")
 
 
