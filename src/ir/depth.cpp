@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "ir/rewrite.h"
+#include "ir/build.h"
 
 namespace tl {
 namespace {
@@ -85,6 +85,19 @@ int64_t written_out(const Expr& e, const std::map<const ExprNode*, int64_t>& of_
     if (count < most) count = std::min(most, count + written_out(inner, of_names, most - count));
   });
   return count;
+}
+
+VarMap names_written_out(const Stmt& body, const std::function<bool(const Let&)>& counts) {
+  constexpr int64_t most = 256;
+  VarMap names;
+  std::map<const ExprNode*, int64_t> sizes;
+  visit(body, [&](const Let& n) {
+    int64_t size = counts(n) ? written_out(n.value, sizes, most) : most;
+    if (size >= most) return;
+    sizes.emplace(n.var.get(), size);
+    names.emplace(n.var.get(), substitute(n.value, names));
+  });
+  return names;
 }
 
 }  // namespace tl

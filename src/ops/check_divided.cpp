@@ -39,14 +39,7 @@ struct Nest {
       if (extent) facts.bind(n->var, Interval{0, *extent - 1});
       body = n->body;
     }
-    constexpr int64_t most = 256;  // operations of a name; longer ones stay names
-    std::map<const ExprNode*, int64_t> sizes;
-    visit(body, [&](const Let& n) {
-      int64_t size = n.var->dtype.is_int() ? written_out(n.value, sizes, most) : most;
-      if (size >= most) return;
-      sizes.emplace(n.var.get(), size);
-      names.emplace(n.var.get(), substitute(n.value, names));
-    });
+    names = names_written_out(body, [](const Let& n) { return n.var->dtype.is_int(); });
   }
   std::vector<Expr> resolved(const std::vector<Expr>& index) const {
     std::vector<Expr> out;

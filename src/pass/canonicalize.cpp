@@ -134,19 +134,11 @@ Stmt body_of(Function& f, const Kernel& k, const Target& target) {
 }
 
 // Names of numbers computed from variables alone go into the indices where they are used: how an access moves
-// along a parallel loop is then to be read off its index. Names that are used often by long chains of others
-// stay, as these would be written out again and again.
+// along a parallel loop is then to be read off its index.
 Stmt with_plain_indices(const Stmt& loop) {
-  constexpr int64_t most = 256;
-  VarMap values;
-  std::map<const ExprNode*, int64_t> sizes;
-  visit(loop, [&](const Let& n) {
-    bool plain = n.var->dtype.is_int() && n.var->dtype.lanes == 1;
-    visit(n.value, [&](const Load&) { plain = false; }, [&](const Call&) { plain = false; });
-    int64_t size = plain ? written_out(n.value, sizes, most) : most;
-    if (size >= most) return;
-    sizes.emplace(n.var.get(), size);
-    values.emplace(n.var.get(), substitute(n.value, values));
+  VarMap values = names_written_out(loop, [](const Let& n) {
+    return n.var->dtype.is_int() && n.var->dtype.lanes == 1 &&
+           !contains(n.value, [](const Load&) { return true; }, [](const Call&) { return true; });
   });
   if (values.empty()) return loop;
   Stmt named = rewrite(loop, [&](const Let& n, Rewriter& self) -> Stmt {

@@ -52,14 +52,7 @@ struct OwnPlaces {
     all = all && named;
   }
   bool found() {
-    constexpr int64_t most = 256;  // operations of a name; longer ones stay names
-    std::map<const ExprNode*, int64_t> sizes;
-    visit(nest.body, [&](const Let& n) {
-      int64_t size = n.var->dtype.is_int() ? written_out(n.value, sizes, most) : most;
-      if (size >= most) return;
-      sizes.emplace(n.var.get(), size);
-      names.emplace(n.var.get(), substitute(n.value, names));
-    });
+    names = names_written_out(nest.body, [](const Let& n) { return n.var->dtype.is_int(); });
     visit_effects(nest.body, [&](const Stmt&, const Effect& e) {
       if (f[e.buffer].scope == Scope::fragment) all = false;
       if (e.access != Access::read) place(e.buffer, place_of(e));

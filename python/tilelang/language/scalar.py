@@ -197,7 +197,8 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Any:
     """t where the condition holds, else f; only the side taken reads memory.
 
     The two values meet in one dtype, as the operands of `+` do (a Python number takes the other's).  A
-    condition that is known decides at once."""
+    condition that is known decides at once.  Both are arguments, so that what they do besides giving a value,
+    an atomic update, happens either way; in `t if cond else f` only that of the side taken does."""
     if any(is_vector(x) for x in (cond, t, f)):
         return lane_by_lane(if_then_else, cond, t, f)
     if SLICES & {cond.__class__, t.__class__, f.__class__}:
