@@ -44,6 +44,7 @@ static inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 static inline float __int_as_float(int bits) { return same_bits<float>(bits); }
 static inline int __float_as_int(float x) { return same_bits<int>(x); }
 static inline double __longlong_as_double(long long bits) { return same_bits<double>(bits); }
+static inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(uint64_t(a) * b >> 32); }
 )";
 
 struct Printed {
