@@ -6,6 +6,7 @@
 #include "base/round.h"
 #include "ir/rewrite.h"
 #include "ir/tensor_map.h"
+#include "pass/varying.h"
 
 namespace tl {
 namespace {
@@ -32,6 +33,9 @@ bool thread_orders(const Effect& e) {
   if (!e.is_through_address() || e.is_atomic) return false;
   return static_cast<const Call*>(e.by)->intrinsic->atomic != Intrinsic::Atomic::none;
 }
+
+// Of a tile operator or a T.Parallel.
+bool is_nest(const For* loop) { return loop->attrs.get_int("independent") != 0; }
 
 }  // namespace
 
@@ -107,6 +111,39 @@ void BlockAccesses::find() {
   for (auto& [tensor, where] : touched)
     if (!overlapping.empty() && f[tensor].scope == Scope::global) exchanged.insert(tensor);
   visit(kernel.body, [&](const For& l) { footprints.enter(l); }, [&](const Let& l) { footprints.bind(l); });
+  find_turns_that_meet();
+}
+
+// The pieces of a tile's store stand together, in the same loops.
+void BlockAccesses::find_turns_that_meet() {
+  Varying varying{.f = f, .vars = {{kernel.thread.get(), "the thread index"}}};
+  varying.find(kernel.body);
+  std::map<std::tuple<BufferId, Team, std::vector<const For*>>, Footprints::TurnedStores> found;
+  walk(kernel.body, {.team = whole_block(kernel)}, [&](const Stmt& s, const WalkContext& at) {
+    auto inner = std::ranges::find_if(at.loops, is_nest);
+    std::vector<const For*> loops(at.loops.begin(), inner);
+    if (thread_level && inner == at.loops.end()) return true;
+    for (auto& e : effects_of(s).list) {
+      bool stores = f[e.buffer].scope == Scope::global && e.writes() && !e.is_atomic && !thread_orders(e);
+      if (!stores || e.begins != Token::none || exchanged.contains(e.buffer)) continue;
+      std::vector<Expr> index = place_of(e);
+      int64_t bytes = f[e.buffer].dtype.bytes(), reach = e.index.empty() ? reach_of(f, e) : bytes;
+      if (index.size() != 1 || reach <= 0) continue;
+      auto& all = found[{e.buffer, at.team, loops}];
+      if (all.stores.empty())
+        all = {.team = at.team,
+               .loops = loops,
+               .in_while = !at.whiles.empty(),
+               .stores = {},
+               .differs = [&](const Expr& value) { return varying.differs(value); }};
+      all.stores.push_back({index[0], ceil_of(reach, bytes), at.conditions, {inner, at.loops.end()}});
+      for (auto& mask : e.masks) all.stores.back().conditions.emplace_back(mask, true);
+    }
+    return true;
+  });
+  for (auto& [place, stores] : found)
+    if ((!stores.loops.empty() || stores.in_while) && footprints.turns_meet(stores))
+      exchanged.insert(std::get<BufferId>(place));
 }
 
 void BlockAccesses::take_turn(const For* loop, int64_t number, int64_t turns) {
@@ -131,7 +168,6 @@ StatementAccesses BlockAccesses::of(const Expr& e, const Team& team) const {
 }
 
 void BlockAccesses::include(StatementAccesses& to, const Effects& effects, const WalkContext& at) const {
-  auto is_nest = [](const For* loop) { return loop->attrs.get_int("independent") != 0; };
   bool in_nest = std::ranges::any_of(at.loops, is_nest), in_tile = !thread_level || in_nest;
   for (auto& e : effects.list) add(to, e, at, in_tile && (!thread_orders(e) || in_nest));
   to.completes.insert(to.completes.end(), effects.completes.begin(), effects.completes.end());

@@ -44,7 +44,7 @@ struct BlockAccesses {
   Footprints footprints = {f, kernel, warp};
   std::map<std::pair<const Node*, int64_t>, StatementAccesses> known = {};  // by the turn as well
   int64_t turn = -1;
-  std::set<BufferId> exchanged = {};    // tensors that are written, and touched elsewhere too
+  std::set<BufferId> exchanged = {};    // tensors that are written, and touched elsewhere or by another turn
   std::set<BufferId> overlapping = {};  // tensors that the program says may overlap any other one
   bool thread_level = kernel.attrs.get_int("thread_level") != 0;
 
@@ -65,6 +65,7 @@ struct BlockAccesses {
  private:
   using Buffers = std::map<BufferId, Footprint>;
   Conflict conflict(const Buffers& before, const Buffers& after) const;
+  void find_turns_that_meet();
   bool may_overlap(BufferId a, BufferId b) const;  // tensors, as the program says
   void include(StatementAccesses& to, const Effects& effects, const WalkContext& at) const;
   void add(StatementAccesses& to, const Effect& e, const WalkContext& at, bool in_tile) const;

@@ -224,7 +224,9 @@ void walk_grid(Function& f, Kernel& k, int64_t resident, const BlockOrder& order
     rest = floordiv(rest, cast(i64, k.grid[d]));
   }
   body.push_back(k.body);
-  around.push_back(for_loop(turn, imm(0), turns, Loop::serial, block(std::move(body), k.span), k.span));
+  Attrs as_blocks{.entries = {{"as_blocks", int64_t(1)}}};
+  around.push_back(for_loop(turn, imm(0), turns, Loop::serial, block(std::move(body), k.span), k.span,
+                            std::move(as_blocks)));
   k.body = around.size() > 1 ? block(std::move(around), k.span) : around[0];
   k.grid_vars = {block_var};
   k.grid = {min(blocks, imm(resident))};

@@ -155,7 +155,7 @@ Expr Footprints::resolved(const Expr& e) const {
   });
 }
 
-static LaneEnv of_team(const LaneEnv& env, const Team& team) {
+LaneEnv Footprints::of_team(const LaneEnv& env, const Team& team) {
   LaneEnv own;
   for (auto& [var, lanes] : env)
     own[var] = Lanes(lanes.begin() + team.first, lanes.begin() + team.first + team.count);

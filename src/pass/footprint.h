@@ -8,6 +8,7 @@
 // Elements of a tensor are computed for one block and one choice of the sizes, as a sample of all, and kept
 // modulo a prime. Those of two accesses are compared where both move alike with the block and the sizes.
 #pragma once
+#include <functional>
 #include <span>
 
 #include "ir/kernel.h"
@@ -51,6 +52,25 @@ class Footprints {
   Footprint of(BufferId buffer, std::span<const Expr> index, const Conditions& conditions, const Team& team,
                const Reach& reach) const;
 
+  // Stores to one tensor in loops over tiles, between whose turns a barrier may stand; outermost first.
+  struct TurnedStores {
+    struct Store {
+      Expr index;
+      int64_t elements;  // from there on
+      Conditions conditions;
+      std::vector<const For*> inner;  // loops around it in its tile
+    };
+    Team team;
+    std::vector<const For*> loops;
+    bool in_while;
+    std::vector<Store> stores;
+    std::function<bool(const Expr&)> differs;  // among threads
+  };
+  // Do different threads write one element in two turns? True as well where only data tell, thread by thread.
+  // A loop with the attribute as_blocks counts as one turn: its turns are as independent as blocks of a grid.
+  // See footprint_turns.cpp.
+  bool turns_meet(const TurnedStores& stores) const;
+
  private:
   struct Range {
     int64_t first, count;
@@ -65,6 +85,7 @@ class Footprints {
   const ExprNode* turned = nullptr;
   Expr multiple = {}, turn_value = {};  // the variable in its turn: a multiple of the turns and a rest
 
+  static LaneEnv of_team(const LaneEnv& env, const Team& team);
   Expr resolved(const Expr& e) const;
   Expr base_of(BufferId buffer, const Expr& index) const;
   Expr in_turn(const Expr& e) const;

@@ -68,6 +68,12 @@ std::optional<Lanes> values_of(const Expr& e, const LaneEnv& env, size_t lanes, 
     for (size_t i = 0; a && i < lanes; i++) (*a)[i] = !(*a)[i];
     return a;
   }
+  if (auto* s = e.as<Select>()) {
+    auto is = of(s->cond), a = of(s->a), b = of(s->b);
+    if (!is || !a || !b) return std::nullopt;
+    for (size_t i = 0; i < lanes; i++) (*a)[i] = (*is)[i] ? (*a)[i] : (*b)[i];
+    return a;
+  }
   auto* b = e.as<Binary>();
   if (!b || !(b->a->dtype.is_int() || b->a->dtype.is_bool())) return std::nullopt;
   auto x = of(b->a), y = of(b->b);

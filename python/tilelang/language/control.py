@@ -158,7 +158,7 @@ class _Persistent(Loop):
     def begin(self, builder: Builder, names: tuple) -> Any:
         rest = binary("sub", functools.reduce(operator.mul, self.domain), self.index)
         trips = binary("floordiv", binary("add", rest, binary("sub", self.wave, 1)), self.wave)
-        (wave,) = builder.begin_for("serial", ("wave",), [0], [trips], [1], {})
+        (wave,) = builder.begin_for("serial", ("wave",), [0], [trips], [1], {"as_blocks": 1})
         tile = builder.let("tile", binary("add", self.index, binary("mul", wave, self.wave)))
         indices = self._place(builder, tile)
         return [builder.let(name, index) for name, index in zip(names, indices, strict=True)]
