@@ -68,6 +68,10 @@ Text Printer::print_function(const Call& n) {
     need("abs");
     return {fmt::format("tl_abs<{}>({})", type(t), text(n.args[0]))};
   }
+  if (name == "fma" && is_half(t)) {  // fmaf of f32 and a cast would round twice
+    need("pairs");
+    return {fmt::format("tl_fma({}, {}, {})", text(n.args[0]), text(n.args[1]), text(n.args[2]))};
+  }
   for (auto& row : functions) {
     if (row.ours != name) continue;
     std::string_view function = t.bits == 64 ? row.f64 : row.f32;

@@ -12,11 +12,7 @@
 #include "codegen/llvm_math.h"
 
 namespace tl::llvm {
-namespace {
 
-enum class Direction { nearest, zero, up, down };
-
-// a + b of f64 as s, with what it lacks put into its last bit (rounding to odd).
 Value sum_to_odd(const Math& d, const Value& a, const Value& b) {
   auto plain = [&](std::string_view op, const Value& x, const Value& y) { return d.w.op(op, d.t, x, y); };
   Value s = plain("fadd", a, b), part = plain("fsub", s, a);
@@ -31,6 +27,10 @@ Value sum_to_odd(const Math& d, const Value& a, const Value& b) {
   Value moved = d.w.op("add", bits, sb, step);
   return d.from_bits(d.w.select(bits, bits.lanes, d.w.op("and", flag, inexact, even), moved, sb));
 }
+
+namespace {
+
+enum class Direction { nearest, zero, up, down };
 
 // The f64 x as f32, up, down or towards zero.
 Value narrow(const Math& m, const Math& d, const Value& x, Direction direction) {

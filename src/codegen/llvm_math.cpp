@@ -231,6 +231,12 @@ Value call_function(Writer& w, std::string_view name, DType t, const std::vector
                     args[0]);
   }
   bool predicate = name == "isnan" || name == "isinf" || name == "isfinite";
+  if (is_half(t) && name == "fma") {
+    Math d{w, f64.with_lanes(t.lanes)};
+    auto wide = [&](const Value& a) { return convert(w, t, a, d.t, has_half); };
+    Value product = w.op("fmul", d.t, wide(args[0]), wide(args[1]));  // exact
+    return convert(w, d.t, sum_to_odd(d, product, wide(args[2])), t, has_half);
+  }
   if (is_half(t)) {
     DType single = f32.with_lanes(t.lanes);
     std::vector<Value> wide;

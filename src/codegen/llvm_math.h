@@ -33,6 +33,10 @@ struct Math {
   }
 };
 
+// llvm_exact.cpp: a + b of f64 as s, with what it lacks put into its last bit (rounding to odd), so that
+// rounding s to a narrower type rounds the sum once.
+Value sum_to_odd(const Math& d, const Value& a, const Value& b);
+
 // llvm_series.cpp: the function of that name on f32, of any lanes, without a call per lane; null if it has
 // none.
 using Series = Value (*)(const Math& m, const Value& x);

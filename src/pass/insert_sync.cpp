@@ -4,8 +4,9 @@
 //
 // The same holds for tensors that a kernel writes and also reads or writes again: several threads read an
 // element before one of them writes it, or one thread fills it and another one then sets it, also in a later
-// turn of a loop where turns overlap (footprint_turns.cpp); and of two tensors that the program says may overlap, where one is written: any thread may touch any element. Code for
-// single threads (attribute thread_level of the kernel) orders that itself, except in its loops over tiles.
+// turn of a loop (footprint_turns.cpp); and of two tensors that the program says may overlap, where one is
+// written: any thread may touch any element. Code for single threads (attribute thread_level of the kernel)
+// orders that itself, except in its loops over tiles.
 //
 // A team whose groups may meet apart (Team::groups) has barriers of these where only threads of one group
 // exchange data: what the groups do then need not keep step.

@@ -1,5 +1,8 @@
 """What numerics.md promises of values whose computation folds away, or that a library of the target bends."""
 
+import math
+from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -107,3 +110,37 @@ def test_an_index_that_is_outside_counted_from_the_end_as_well(tmp_path, use):
     assert (
         "index bx - 70 of A is outside: it counts from the end of 64 elements, and is below -64" in error.text
     )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_fma_of_16_bits_rounds_once(dtype):
+    """A product that lies between two neighbours, and a term that decides: f32 in between would lose it."""
+
+    @T.prim_func
+    def main(X: T.Tensor((256,), dtype), Z: T.Tensor((256,), dtype), B: T.Tensor((2, 256), dtype)):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(256):
+                B[0, i] = T.fma(X[i], X[i], Z[i])
+                B[1, i] = T.ieee_fmaf(X[i], X[i], Z[i])
+
+    numpy = np.float16 if dtype == "float16" else ml_dtypes.bfloat16
+    with np.errstate(invalid="ignore"):
+        every = np.arange(1 << 16, dtype=np.uint16).view(numpy).astype(np.float64)
+    every = every[np.isfinite(every) & (abs(every) > 0.01) & (abs(every) < 100)]
+    squares, ulp = every * every, 2.0 ** -(10 if dtype == "float16" else 7)
+    between = squares / 2.0 ** np.floor(np.log2(squares)) / ulp % 1 == 0.5
+    x = np.resize(every[between], 256)
+    z = np.resize([6e-8, -6e-8, 1e-3, 0, 3.0], 256).astype(numpy)
+    wanted = [[once(Fraction(a) ** 2 + Fraction(float(b)), ulp) for a, b in zip(x, z, strict=True)]] * 2
+    for target in TARGETS:
+        b = np.full((2, 256), np.nan, numpy)
+        tilelang.compile(main, target=target)(x.astype(numpy), z, b)
+        np.testing.assert_array_equal(b.astype(np.float64), wanted, err_msg=target)
+    for chip in ("sm_75", "sm_80", "sm_90a"):
+        assert "fmaf(" not in tilelang.compile(main, target=f"cuda -arch={chip}").get_kernel_source()
+
+
+def once(exact, ulp):
+    """The nearest number with so many bits, the even one of two."""
+    unit = Fraction(2) ** math.floor(math.log2(abs(exact))) * Fraction(ulp)
+    return float(round(exact / unit) * unit)
