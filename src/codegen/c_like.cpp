@@ -369,6 +369,7 @@ Program print_c_like(const Function& f, const Target& target, const Dialect& dia
       continue;
     }
     Stmt body = c::widen_halves(f.kernels[i].body);
+    printer.kernel = &f.kernels[i];
     printer.calls_nothing =
         contains(body, [](const Call& call) { return warpgroup_row_of(*call.intrinsic) != nullptr; });
     c::KernelText text{printer, f.kernels[i], body, program, program.entries[i], integers};

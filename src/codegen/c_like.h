@@ -108,6 +108,7 @@ struct Printer {
   bool calls_nothing = false;  // the kernel has products that each call would part
 
   // of the kernel being printed
+  const Kernel* kernel = nullptr;
   bool line_directives = false;                // it is said which line of the user's a statement is from
   std::pair<std::string, int> said_line = {};  // the latest
   std::string out = {};
@@ -173,6 +174,7 @@ struct Printer {
     bool per_lane = false;  // … and only in the lanes that take them: nothing may be hoisted
   };
   std::vector<Expr> lanes(const Expr& e, const Guard& guard);
+  Expr contiguous_base(BufferId buffer, const std::vector<Expr>& index) const;
   std::vector<Expr> load_lanes(const Load& n, const Guard& guard);
   std::vector<Expr> cast_lanes(const Cast& n, const Guard& guard);
   std::vector<Expr> select_lanes(const Select& n, const Guard& guard);

@@ -1,6 +1,7 @@
 // Vector expressions: one scalar expression per lane.  Wide loads and packed conversions become temporaries
 // first, so that a pure copy is one wide load and one wide store, and conversions to 16 bits work on pairs.
 #include "codegen/c_like.h"
+#include "target/alignment.h"
 
 namespace tl::c {
 namespace {
@@ -14,12 +15,6 @@ Expr uniform(const Expr& e) {
 
 bool is_uniform(const Expr& e) { return !e || uniform(e); }
 
-// The base of an index base, base + 1, …; null if it is another one.
-Expr contiguous_base(const std::vector<Expr>& index) {
-  auto* r = index.size() == 1 ? index[0].as<Ramp>() : nullptr;
-  return r && is_int(r->stride, 1) ? r->base : Expr();
-}
-
 bool in_memory(const BufferInfo& b) { return b.scope == Scope::global || b.scope == Scope::shared; }
 
 bool repeats_for_free(const Expr& e) {
@@ -28,6 +23,13 @@ bool repeats_for_free(const Expr& e) {
 }
 
 }  // namespace
+
+// The base of an index base, base + 1, … of what one access may take; null if it is another one.
+Expr Printer::contiguous_base(BufferId buffer, const std::vector<Expr>& index) const {
+  auto* r = index.size() == 1 ? index[0].as<Ramp>() : nullptr;
+  bool one = r && is_int(r->stride, 1) && is_one_access(*kernel, target, f[buffer], r->dtype.lanes);
+  return one ? r->base : Expr();
+}
 
 int chunk_bytes(DType t, int vector_bytes) {
   int bytes = t.bytes() * t.lanes;
@@ -185,7 +187,7 @@ std::vector<Expr> Printer::select_lanes(const Select& n, const Guard& guard) {
 
 std::vector<Expr> Printer::load_lanes(const Load& n, const Guard& guard) {
   const BufferInfo& info = f[n.buffer];
-  Expr base = contiguous_base(n.index);
+  Expr base = contiguous_base(n.buffer, n.index);
   int bytes = chunk_bytes(n.dtype, target.vector_bytes);
   if (in_memory(info) && base && is_uniform(n.mask) && !guard.per_lane && bytes) {
     int count = bytes / n.dtype.bytes();
@@ -264,7 +266,7 @@ bool Printer::reads_other_lanes(BufferId buffer, const std::vector<Expr>& index,
 
 void Printer::store_lanes(const Store& n, std::vector<Expr> values) {
   DType t = n.value->dtype;
-  Expr base = contiguous_base(n.index);
+  Expr base = contiguous_base(n.buffer, n.index);
   int bytes = chunk_bytes(t, target.vector_bytes);
   if (in_memory(f[n.buffer]) && base && is_uniform(n.mask) && bytes) {
     size_t count = size_t(bytes / t.bytes());

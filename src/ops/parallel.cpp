@@ -336,8 +336,7 @@ Stmt lower_parallel(const ParallelNest& nest, LowerContext& ctx) {
   for (auto& a : accesses_of(nest)) reduces |= a.is_store && !ctx.function[a.buffer].reducer.empty();
   bool own = is_thread_local(nest, ctx.function, ctx.kernel), lanes_inside = false;
   visit(nest.body, [&](const For& n) { lanes_inside |= n.loop == Loop::vectorized; });
-  bool vector =
-      !reduces && !(own && lanes_inside) && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
+  bool vector = !reduces && !lanes_inside && cut_vector(loops, nest, mapping, ctx.layouts.lanes, ctx.target);
   Facts facts = facts_of(ctx.function, ctx.kernel);
   int64_t trips = 1;
   for (auto& axis : loops.axes) {

@@ -59,6 +59,8 @@ struct Translator {
   void prepare_async(const AsyncInstr& row);
   void prepare_product(const WarpgroupInstr& row);
   void async_operand(const AsyncInstr& row, size_t arg, int place);
+  Expr contiguous_base(BufferId buffer, const std::vector<Expr>& index) const;  // of one access; else null
+  bool is_wide(const Load& n) const;  // one run of elements for each lane, all masked alike
   Value load_value(const Load& n, DType as);
   void store_statement(const Store& n);
   void store_elements(const Store& n);
@@ -112,9 +114,7 @@ struct Translator {
 constexpr int32_t first_temporary = 1 << 28;  // in a slot's number, until the lasting ones are counted
 bool is_safe(const Expr& e);
 std::string name_of(const Function& f, BufferId id);
-Expr contiguous_base(const std::vector<Expr>& index);  // of a run of elements; null if it is none
 Expr shared_scalar(const Expr& e);  // that all elements of a vector share; null if there is none
-bool is_wide(const Load& n);        // one run of elements for each lane, all masked alike
 bool is_logical_unsafe(const Binary& n);
 
 }  // namespace tl::sim

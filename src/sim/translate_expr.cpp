@@ -8,21 +8,23 @@
 #include "sim/instr.h"
 #include "sim/steps.h"
 #include "sim/translate.h"
+#include "target/alignment.h"
 #include "target/foreign.h"
 
 namespace tl::sim {
 
-Expr contiguous_base(const std::vector<Expr>& index) {
+Expr Translator::contiguous_base(BufferId buffer, const std::vector<Expr>& index) const {
   auto* r = index.size() == 1 ? index[0].as<Ramp>() : nullptr;
-  return r && is_int(r->stride, 1) ? r->base : Expr();
+  bool one = r && is_int(r->stride, 1) && is_one_access(*code.kernel, target, f[buffer], r->dtype.lanes);
+  return one ? r->base : Expr();
 }
 Expr shared_scalar(const Expr& e) {
   if (!e || e->dtype.lanes == 1) return e;
   auto* b = e.as<Broadcast>();
   return b ? b->value : Expr();
 }
-bool is_wide(const Load& n) {
-  return n.dtype.lanes > 1 && contiguous_base(n.index) && (!n.mask || shared_scalar(n.mask));
+bool Translator::is_wide(const Load& n) const {
+  return n.dtype.lanes > 1 && contiguous_base(n.buffer, n.index) && (!n.mask || shared_scalar(n.mask));
 }
 bool is_logical_unsafe(const Binary& n) { return is_logical(n.op) && !is_safe(n.b); }
 
@@ -228,10 +230,10 @@ Value Translator::select_value(const Select& n, bool decides) {
 Value Translator::call_value(const Call& n) {
   if (n.intrinsic == &address_of) {
     auto* at = n.args[0].as<Load>();
-    Expr base = contiguous_base(at->index);
     int place = place_of(at->buffer);
     Value index = constant_of(scalar(int64_t(0)));
-    if (!at->index.empty()) index = value(base ? base : at->index[0]);
+    auto* run = at->index.empty() ? nullptr : at->index[0].as<Ramp>();
+    if (!at->index.empty()) index = value(run ? run->base : at->index[0]);
     Value result = compute({.run = address, .row = place}, {}, {&index});
     result.place = place;
     return result;

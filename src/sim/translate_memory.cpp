@@ -82,7 +82,7 @@ Value Translator::load_value(const Load& n, DType as) {
   if (n.span) span = n.span;
   Value result = in_place(n.dtype.lanes);
   Operation o{.count = code.warp * result.width, .row = place_of(n.buffer)};
-  Expr index = n.index.empty() ? imm(0) : result.width > 1 ? contiguous_base(n.index) : n.index[0];
+  Expr index = n.index.empty() ? imm(0) : result.width > 1 ? contiguous_base(n.buffer, n.index) : n.index[0];
   Expr mask = shared_scalar(n.mask);
   if (mask) o.b = spread(value(mask)).slot;
   claim(n.claim, o.b, o.row, result.width, nullptr, false);
@@ -103,7 +103,7 @@ Value Translator::load_value(const Load& n, DType as) {
 
 void Translator::store_statement(const Store& n) {
   int lanes = n.value->dtype.lanes;
-  Expr base = contiguous_base(n.index), mask = shared_scalar(n.mask);
+  Expr base = contiguous_base(n.buffer, n.index), mask = shared_scalar(n.mask);
   if (lanes > 1 && (!base || (n.mask && !mask))) return store_elements(n);
   Expr index = n.index.empty() ? imm(0) : base ? base : n.index[0];
   Operation o{.count = code.warp * lanes, .row = place_of(n.buffer)};

@@ -1,5 +1,7 @@
 // What may be assumed of the addresses of a kernel's tensors.
 #pragma once
+#include <algorithm>
+
 #include "ir/kernel.h"
 #include "target/target.h"
 
@@ -9,6 +11,12 @@ namespace tl {
 // attribute `alignment` says less.  An address is always divisible by the size of the tensor's element.
 inline int64_t tensor_alignment(const Kernel& k, const Target& target) {
   return k.attrs.get_int("alignment", target.vector_bytes);
+}
+
+// May one access take so many elements of the buffer side by side?
+inline bool is_one_access(const Kernel& k, const Target& target, const BufferInfo& b, int64_t elements) {
+  return b.scope != Scope::global ||
+         bytes_of(elements, b.dtype) <= std::max<int64_t>(1, tensor_alignment(k, target));
 }
 
 }  // namespace tl

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
+from helpers import load_text
 from tilelang import _core
 
 
@@ -106,3 +107,94 @@ def test_wrong_strides_name_what_would_do(strides, given, cure):
     if strides == (1, 4):
         kernel(np.asfortranarray(plain), y)  # the cure
         assert (y == plain).all()
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80", "sim:sm_90a"])
+@pytest.mark.parametrize("order", ["C[i, j] = A[j, i]", "C[j, i] = A[i, j]"])
+def test_vectors_across_rows(order, target, tmp_path):
+    """A T.vectorized loop alone in a T.Parallel one, along a stride that is not 1."""
+    rows, columns = ("8", "16") if order.startswith("C[i") else ("16", "8")
+    text = f"""
+import tilelang.language as T
+
+@T.prim_func
+def main(
+    A: T.Tensor(({columns}, {rows}), "float32"), C: T.Tensor(({rows}, {columns}), "float32"), n: T.int32
+):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            for j in T.vectorized(16):
+                {order}
+        for i in T.Parallel(8):
+            for j in T.vectorized(16):
+                if i + j < n:
+                    {order} + 1
+"""
+    main = load_text(tmp_path, text).main
+    a = np.random.default_rng(0).random((int(columns), int(rows)), np.float32)
+    c = np.zeros(a.T.shape, np.float32)
+    tilelang.compile(main, target=target)(a, c, 9)
+    i, j = np.indices(c.shape)
+    np.testing.assert_array_equal(c, a.T + (i + j < 9))
+
+
+def off_by(offset, n, dtype):
+    """Zeros whose address is `offset` elements behind a multiple of 32 bytes."""
+    size = np.dtype(dtype).itemsize
+    raw = np.zeros(n * size + 64, np.uint8)
+    begin = -raw.ctypes.data % 32 + offset * size
+    return raw[begin : begin + n * size].view(dtype)
+
+
+def vectors(A, C):
+    for i in T.vectorized(4):
+        C[i] = A[i] + 1
+    for i in T.vectorized(4):
+        C[4 + i] = A[4 + i] + 1
+
+
+def unrolled(A, C):
+    for k in T.unroll(2):
+        for i in T.vectorized(4):
+            C[k * 4 + i] = A[k * 4 + i] + 1
+
+
+def slices(A, C):
+    C[0:4] = A[0:4] + 1
+    C[4:8] = A[4:8] + 1
+
+
+@pytest.mark.parametrize("target", ["sim:sm_80", "sim:sm_90a"])
+@pytest.mark.parametrize("form", [vectors, unrolled, slices])
+@pytest.mark.parametrize("dtype", ["float32", "int16"])
+def test_a_constant_place_of_a_tensor_that_is_not_aligned(form, dtype, target):
+    """Nothing but the tensor's address says that one access of several elements is impossible."""
+    body = T.macro(form)
+
+    @T.prim_func
+    def main(A: T.Tensor((8,), dtype), C: T.Tensor((8,), dtype)):
+        with T.Kernel(1, threads=1):
+            body(A, C)
+
+    kernel = tilelang.compile(main, target=target)
+    for of_A, of_C in [(0, 0), (0, 1), (1, 0), (3, 1)]:
+        a, c = off_by(of_A, 8, dtype), off_by(of_C, 8, dtype)
+        a[:] = np.arange(8)
+        kernel(a, c)
+        np.testing.assert_array_equal(c, a + 1)
+
+
+@pytest.mark.parametrize("target", ["sim:sm_80", "sim:sm_90a"])
+def test_a_row_of_a_thread_in_a_tensor_that_is_not_aligned(target):
+    @T.prim_func
+    def main(A: T.Tensor((8,), "int16"), C: T.Tensor((8,), "int16")):
+        with T.Kernel(1, threads=32):
+            t = T.alloc_fragment((8,), "int16")
+            T.annotate_layout({t: T.Fragment((8,), lambda i: (i // 8, i % 8))})
+            T.copy(A, t)
+            T.copy(t, C)
+
+    a, c = off_by(1, 8, np.int16), off_by(3, 8, np.int16)
+    a[:] = np.arange(8)
+    tilelang.compile(main, target=target)(a, c)
+    np.testing.assert_array_equal(c, a)
