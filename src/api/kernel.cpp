@@ -121,7 +121,7 @@ std::shared_ptr<CompiledKernel> check_and_compile(const Function& f, std::string
 
 std::shared_ptr<CompiledKernel> compile_kernel(const Function& f, std::string_view target,
                                                Settings settings) {
-  check_written_depth(f);
+  check_written(f);
   auto made = std::make_shared<std::shared_ptr<CompiledKernel>>();
   if (!attention.task)
     on_stack_for(f, [&] { *made = check_and_compile(f, target, std::move(settings)); });

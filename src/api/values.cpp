@@ -49,7 +49,12 @@ Expr meet(BinaryOp op, const Value& v, DType t, Span span) {
   return is_bitwise(op) ? as_pattern(v, t, span) : to_type(v, t, "the number", span);
 }
 
-void refuse_addresses(std::initializer_list<const Value*> values, Span span) {
+void check_size(const Value& v, Span span) {
+  if (auto* e = std::get_if<Expr>(&v)) tl::check_size(*e, span);
+}
+
+void check_operands(std::initializer_list<const Value*> values, Span span) {
+  for (const Value* v : values) check_size(*v, span);
   for (const Value* v : values)
     if (auto* e = std::get_if<Expr>(v); e && (*e)->dtype.is_handle())
       fail(span,
@@ -121,7 +126,7 @@ std::optional<Expr> fold_call(const Intrinsic& row, const std::vector<Expr>& arg
 
 Expr call_scalar(const Intrinsic& row, const std::vector<Value>& args, std::optional<DType> type, Span span) {
   std::optional<DType> common;
-  for (auto& a : args) refuse_addresses({&a}, span);
+  for (auto& a : args) check_operands({&a}, span);
   for (auto& a : args)
     if (auto* e = std::get_if<Expr>(&a)) common = promote(common.value_or((*e)->dtype), (*e)->dtype);
   if (type && row.result == Intrinsic::Result::same) common = arithmetic_type(*type);
@@ -312,7 +317,7 @@ DType promote(DType a, DType b) {
 }
 
 Expr apply_unary(std::string_view op, const Value& a, Span span) {
-  refuse_addresses({&a}, span);
+  check_operands({&a}, span);
   Expr x = in_arithmetic(strong(a, span), span);
   if (op == "not") return unary(UnaryOp::logical_not, to_bool(x, span), span);
   if (op == "invert") return unary(x->dtype.is_bool() ? UnaryOp::logical_not : UnaryOp::bit_not, x, span);
@@ -358,7 +363,7 @@ static Expr apply_shift(BinaryOp op, const Value& a, const Value& b, Span span) 
 }
 
 Expr apply_binary(BinaryOp op, const Value& a, const Value& b, Span span) {
-  refuse_addresses({&a, &b}, span);
+  check_operands({&a, &b}, span);
   if (is_logical(op)) return binary(op, to_bool(a, span), to_bool(b, span), span);
   if (op == BinaryOp::shl || op == BinaryOp::shr) return apply_shift(op, a, b, span);
   auto [x, y] = same_type(op, a, b, span);
@@ -375,7 +380,7 @@ static bool rounds_up_by_sum(const Expr& x, const Expr& y, const Facts& facts) {
 }
 
 Expr apply_ceildiv(const Value& a, const Value& b, const Facts& facts, Span span) {
-  refuse_addresses({&a, &b}, span);
+  check_operands({&a, &b}, span);
   auto [x, y] = same_type(BinaryOp::floordiv, a, b, span);
   if (!x->dtype.is_int())
     fail(span,
@@ -390,7 +395,7 @@ Expr apply_ceildiv(const Value& a, const Value& b, const Facts& facts, Span span
 }
 
 Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) {
-  refuse_addresses({&cond, &a, &b}, span);
+  check_operands({&cond, &a, &b}, span);
   Expr c = to_bool(cond, span);
   auto *first = std::get_if<Expr>(&a), *second = std::get_if<Expr>(&b);
   if (first && second && (*first)->dtype == (*second)->dtype)
@@ -402,6 +407,7 @@ Expr apply_select(const Value& cond, const Value& a, const Value& b, Span span) 
 Expr apply_call(std::string_view name, const std::vector<Value>& args, std::optional<DType> type, Span span) {
   const Intrinsic& row = intrinsic_named(name, span);
   check_count(row, args.size(), span);
+  for (auto& a : args) check_size(a, span);
   if (row.eval) return call_scalar(row, args, type, span);
   if (row.is_exact()) return call_exact(row, args, type, span);
   std::vector<Expr> exprs;

@@ -14,33 +14,44 @@ namespace tl {
 constexpr int deepest_written = 2500, deepest = 3000;
 [[noreturn]] void refuse_depth(const Node& node, Span span = {});  // ir/depth.cpp
 
-template <class T>
-int depth_of(const T& field) {
-  if constexpr (requires { field->depth; })
-    return field ? field->depth : 0;
-  else if constexpr (requires { field.fields(); } || requires(T& t) { t.fields(); })
-    return std::apply([](auto&... f) { return std::max({0, depth_of(f)...}); },
-                      const_cast<T&>(field).fields());
-  else
-    return 0;
+// Walks go to a part of an expression as often as it is used, so the nodes of what is written have a limit,
+// too.
+constexpr uint32_t largest_written = 20'000, most_counted = 1 << 30;
+[[noreturn]] void refuse_size(Span span);  // ir/depth.cpp
+inline void check_size(const Expr& e, Span span) {
+  if (e->size > largest_written) refuse_size(span);
 }
-template <class T>
-int depth_of(const std::vector<T>& all) {
-  int most = 0;
-  for (auto& x : all) most = std::max(most, depth_of(x));
-  return most;
-}
-inline int depth_of(const Operand& o) {
-  return std::visit([](auto& x) { return depth_of(x); }, o);
-}
+
+struct Measure {
+  int depth = 0;
+  uint64_t size = 0;
+  template <class N>
+  void add(const Ref<N>& r) {
+    if (r) depth = std::max<int>(depth, r->depth), size += r->size;
+  }
+  void add(const Operand& o) {
+    std::visit([&](auto& x) { add(x); }, o);
+  }
+  template <class T>
+  void add(const std::vector<T>& all) {
+    for (auto& x : all) add(x);
+  }
+  template <class T>
+  void add(const T& field) {
+    if constexpr (requires { field.fields(); } || requires(T& t) { t.fields(); })
+      std::apply([&](auto&... f) { (add(f), ...); }, const_cast<T&>(field).fields());
+  }
+};
 
 // A node whose fields are set, taken over.
 template <class N>
 Ref<typename N::Base> own(N* node) {
   Ref<typename N::Base> r(node);
-  int depth = 1 + depth_of(*node);
-  node->depth = uint16_t(depth);
-  if (depth > deepest) refuse_depth(*node);
+  Measure below;
+  std::apply([&](auto&... f) { (below.add(f), ...); }, node->fields());
+  node->depth = uint16_t(1 + below.depth);
+  node->size = uint32_t(std::min<uint64_t>(1 + below.size, most_counted));
+  if (below.depth >= deepest) refuse_depth(*node);
   return r;
 }
 

@@ -56,7 +56,25 @@ void refuse_depth(const Node& node, Span span) {
        deepest_written);
 }
 
-void check_written_depth(const Function& f) {
+void refuse_size(Span span) {
+  fail(
+      span,
+      "an expression of more than {} operations, as it uses parts of itself several times, and each use "
+      "counts: "
+      "give the parts names in the kernel (x = …), or make the function that returns them a T.macro, so that "
+      "each is computed once",
+      largest_written);
+}
+
+// The first expression of a statement, or of one below it, that is too large.
+static void check_size(const Stmt& s) {
+  if (s->size <= largest_written) return;
+  visit_below(
+      s, [](const Stmt& below) { check_size(below); },
+      [&](const Expr& e) { check_size(e, e->span ? e->span : s->span); });
+}
+
+void check_written(const Function& f) {
   for (auto& k : f.kernels) {
     if (!k.body || k.body->depth <= deepest_written) continue;
     const Node* innermost = k.body.get();
@@ -70,11 +88,13 @@ void check_written_depth(const Function& f) {
     });
     refuse_depth(*innermost, span);
   }
+  for (auto& k : f.kernels)
+    if (k.body) on_stack_for(f, [&] { check_size(k.body); });
 }
 
 void on_stack_for(const Function& f, const std::function<void()>& work) {
   int depth = 0;
-  for (auto& k : f.kernels) depth = std::max(depth, depth_of(k.body));
+  for (auto& k : f.kernels) depth = std::max<int>(depth, k.body ? k.body->depth : 0);
   depth > shallow ? on_large_stack(work) : work();
 }
 

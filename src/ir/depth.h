@@ -8,8 +8,8 @@
 
 namespace tl {
 
-// CompileError, at the user's line, if a tree is deeper than what may be written.
-void check_written_depth(const Function& f);
+// CompileError, at the user's line, if a tree is deeper than what may be written, or an expression larger.
+void check_written(const Function& f);
 // Runs `work`, which walks over f.
 void on_stack_for(const Function& f, const std::function<void()>& work);
 

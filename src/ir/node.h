@@ -45,6 +45,7 @@ constexpr bool is_statement(Kind k) { return k >= Kind::Store; }
 struct Node : Counted {
   Kind kind;
   uint16_t depth = 1;  // of the tree below and including it; set by `own`
+  uint32_t size = 1;   // its nodes, those in several places counted in each; at most most_counted
   Span span;
   Node(Kind k, Span s) : kind(k), span(s) {}
 };

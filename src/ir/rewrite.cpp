@@ -260,6 +260,17 @@ void visit_below(const Expr& e, const std::function<void(const Expr&)>& f) {
   for (auto* n : below) f(Expr(static_cast<const ExprNode*>(n)));
 }
 
+void visit_below(const Stmt& s, const std::function<void(const Stmt&)>& statements,
+                 const std::function<void(const Expr&)>& expressions) {
+  std::vector<const Node*> below;
+  Below{below}.below(*s);
+  for (auto* n : below)
+    if (is_statement(n->kind))
+      statements(Stmt(static_cast<const StmtNode*>(n)));
+    else
+      expressions(Expr(static_cast<const ExprNode*>(n)));
+}
+
 bool equal(const Expr& a, const Expr& b) { return Comparison{}.same(a, b); }
 bool equal_within(int64_t nodes, const Expr& a, const Expr& b) {
   return Comparison{.nodes = nodes}.same(a, b);

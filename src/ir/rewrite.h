@@ -103,6 +103,8 @@ void visit_nodes(const Stmt& root, const std::function<void(const Node&)>& f);
 
 // The nodes right below, in order.
 void visit_below(const Expr& e, const std::function<void(const Expr&)>& f);
+void visit_below(const Stmt& s, const std::function<void(const Stmt&)>& statements,
+                 const std::function<void(const Expr&)>& expressions);
 
 // Handlers are `(const N&)`; called for every node of that kind, parents first.
 template <class R, class... F>

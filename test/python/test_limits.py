@@ -220,6 +220,49 @@ def test_what_each_step_reads_twice_is_not_written_out(step, target, monkeypatch
     assert short < long < 3.5 * short
 
 
+def doubled(e, n):
+    for _ in range(n):
+        e = e * e + 1
+    return e
+
+
+def last_doubled(e):
+    return T.if_then_else(e > 3, e + 1, e - 1)
+
+
+def of_parts(kind):
+    @T.macro
+    def step(e):
+        return last_doubled(e)
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                if kind == "function":
+                    B[i] = doubled(A[i], 40)
+                else:
+                    x = A[i]
+                    for _ in [*range(40)]:
+                        x = last_doubled(x) if kind == "names" else step(x)
+                    B[i] = x
+
+    return main
+
+
+def test_parts_that_an_expression_uses_several_times():
+    """Written out, 40 steps are 2^40 operations: refused, but not where each step has a name."""
+    with pytest.raises(tilelang.CompileError, match="more than 20000 operations.*names in the kernel"):
+        of_parts("function")
+    for kind in ("names", "macro"):
+        for target in ("cpu", "sim:sm_80"):
+            a, b = np.arange(64, dtype=np.int32) - 9, np.zeros(64, np.int32)
+            tilelang.compile(of_parts(kind), target=target)(a, b)
+            for _ in range(40):
+                a = np.where(a > 3, a + 1, a - 1)
+            np.testing.assert_array_equal(b, a)
+
+
 # ── launches ──────────────────────────────────────────────────────────────────────────────────────────
 def with_grid(*extents, threads=32):
     @T.prim_func
