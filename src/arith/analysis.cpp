@@ -60,7 +60,7 @@ Info of_binary(const Binary& n, const Info& a, const Info& b) {
   if (n.op == BinaryOp::shl && b.range.max >= index_bits) g.info.data = true;
   bool wraps = g.info.data || (is_const(n.a) && is_const(n.b));
   g.info.range = range_of(n.op, a.range, b.range, t, wraps);
-  bool fails = is_division(n.op) && b.range.contains(0);
+  bool fails = is_division(n.op) && may_be_zero(b);
   g.info.partial |= fails;
   g.info.fails |= fails;
   if (!n.dtype.is_bool()) g.info.modular = modular_of(n.op, a.modular, b.modular);

@@ -19,6 +19,11 @@ struct Info {
   bool data = false;
 };
 
+inline bool may_be_zero(const Info& i) {
+  int64_t m = i.modular.modulus;
+  return i.range.contains(0) && (m ? i.modular.remainder % m == 0 : i.modular.remainder == 0);
+}
+
 // No memory has more elements than these bits count, so what is made of a larger constant, or shifted
 // further, is no index.
 constexpr int index_bits = 48;

@@ -265,7 +265,7 @@ static Expr divide_symbolic(Simplifier& s, BinaryOp op, const Expr& a, const Exp
 }
 
 bool Simplifier::never_zero(const Expr& divisor) {
-  if (!known.range(divisor).contains(0)) return true;
+  if (!may_be_zero(known.of(divisor))) return true;
   if (!is_scalar_int(divisor) || divisor.as<IntImm>()) return false;
   Sum below = scaled(exact_sum(divisor), -1, known), above = exact_sum(divisor);
   add_constant(below, 1), add_constant(above, 1);
@@ -276,8 +276,10 @@ bool Simplifier::never_zero(const Expr& divisor) {
 // The divisors in e that may be 0; `always`: of those divisions that no condition guards.
 struct ZeroDivisors {
   std::vector<Expr> all = {}, always = {};
+  int64_t left = 512;  // operations to look at: it is asked again at each operation around them
   void add(Simplifier& s, const Expr& e, bool guarded = false) {
-    if (!s.known.of(e).fails) return;
+    if (left <= 0 || !s.known.of(e).fails) return;
+    left--;
     auto* n = e.as<Binary>();
     if (n && is_division(n->op) && !s.never_zero(n->b)) {
       all.push_back(n->b);
@@ -294,8 +296,10 @@ struct ZeroDivisors {
 bool Simplifier::keeps_divisions(const std::vector<Expr>& operands, const Expr& result) {
   ZeroDivisors before, after;
   for (auto& e : operands) before.add(*this, e);
+  if (before.left == 0) return false;  // not known
   if (before.all.empty()) return true;
   after.add(*this, result);
+  if (after.left == 0) return false;
   auto within = [&](const std::vector<Expr>& these, const std::vector<Expr>& those) {
     return std::ranges::all_of(these, [&](const Expr& b) {
       return std::ranges::any_of(those, [&](const Expr& a) { return known.same(a, b); });

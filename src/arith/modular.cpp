@@ -65,7 +65,12 @@ Modular low_bits(BinaryOp op, Modular a, Modular b) {
   int64_t mask = (int64_t(1) << k) - 1;
   int64_t bits = fold_int(op, a.remainder & mask, b.remainder & mask, i64);
   Modular known{int64_t(1) << k, bits & mask};
-  if (op != BinaryOp::bit_and) return known;
+  if (op == BinaryOp::bit_xor) return known;
+  if (op == BinaryOp::bit_or) {  // Ones of either side are ones of the result.
+    auto ones = [](Modular m) { return std::min(std::countr_one(uint64_t(m.remainder)), known_bits(m)); };
+    int o = std::min(62, std::max(ones(a), ones(b)));
+    return o > k ? Modular{int64_t(1) << o, (int64_t(1) << o) - 1} : known;
+  }
   // Zeros of either side are zeros of the result.
   auto zeros = [](Modular m) {
     return m.remainder == 0 ? known_bits(m) : std::countr_zero(uint64_t(m.remainder));

@@ -27,7 +27,7 @@ bool repeats_for_free(const Expr& e) {
 // The base of an index base, base + 1, … of what one access may take; null if it is another one.
 Expr Printer::contiguous_base(BufferId buffer, const std::vector<Expr>& index) const {
   auto* r = index.size() == 1 ? index[0].as<Ramp>() : nullptr;
-  bool one = r && is_int(r->stride, 1) && is_one_access(*kernel, target, f[buffer], r->dtype.lanes);
+  bool one = r && is_int(r->stride, 1) && takes_several(*kernel, target, f[buffer], r->dtype.lanes);
   return one ? r->base : Expr();
 }
 

@@ -16,10 +16,10 @@ constexpr int deepest_written = 2500, deepest = 3000;
 
 // Walks go to a part of an expression as often as it is used, so the nodes of what is written have a limit,
 // too.
-constexpr uint32_t largest_written = 20'000, most_counted = 1 << 30;
-[[noreturn]] void refuse_size(Span span);  // ir/depth.cpp
-inline void check_size(const Expr& e, Span span) {
-  if (e->size > largest_written) refuse_size(span);
+constexpr uint32_t largest_written = 100'000, largest_index = 20'000, most_counted = 1 << 30;
+[[noreturn]] void refuse_size(uint32_t most, Span span);  // ir/depth.cpp
+inline void check_size(const Expr& e, Span span, uint32_t most = largest_written) {
+  if (e->size > most) refuse_size(most, span);
 }
 
 struct Measure {

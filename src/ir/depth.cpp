@@ -56,14 +56,15 @@ void refuse_depth(const Node& node, Span span) {
        deepest_written);
 }
 
-void refuse_size(Span span) {
+void refuse_size(uint32_t most, Span span) {
   fail(
       span,
-      "an expression of more than {} operations, as it uses parts of itself several times, and each use "
-      "counts: "
+      "an expression of more than {} operations as it is written out: a part that is used several times "
+      "counts "
+      "each time, and so does an index that is read from memory, which is compared with an extent as well; "
       "give the parts names in the kernel (x = …), or make the function that returns them a T.macro, so that "
       "each is computed once",
-      largest_written);
+      most);
 }
 
 // The first expression of a statement, or of one below it, that is too large.

@@ -4,6 +4,7 @@
 //
 //   C[by*128 + i, j] = Cl[r]   ->   C[by*128 + i, j] = Cl[r] mask(by*128 + i < 1000)
 //   n // D[i]                  ->   n // select(i < 1000 or d != 0, d, 1), where d = D[i] mask(i < 1000)
+#include "arith/analysis.h"
 #include "pass/passes.h"
 #include "pass/walk.h"
 
@@ -14,6 +15,7 @@ struct Guard final : ScopedRewriter {
   const Function& f;
   VarMap named = {};  // values that read tensors
   bool keeps_indices;
+  Span span = {};  // of the statement
   Guard(const Function& f, const Target& target) : f(f), keeps_indices(target.keeps_indices) {}
   using ScopedRewriter::operator();
 
@@ -22,8 +24,10 @@ struct Guard final : ScopedRewriter {
     if (info.scope != Scope::global) return mask;
     for (size_t d = 0; d < index.size(); d++) {
       Expr i = index[d]->dtype == i64 ? index[d] : cast(i64, index[d]);
-      for (Expr bound : {le(imm(0), i), lt(i, info.shape[d])})
-        if (Expr c = simplify(bound, facts); !is_int(c, 1)) mask = both(mask, c);
+      for (Expr bound : {le(imm(0), i), lt(i, info.shape[d])}) {
+        Expr c = simplify(bound, facts);  // true or not, it keeps divisions in the index that may fail
+        if (!is_int(c, 1) && interval_of(c, facts).min < 1) mask = both(mask, c);
+      }
     }
     return mask;
   }
@@ -77,7 +81,7 @@ struct Guard final : ScopedRewriter {
 
   // A 0 that was read outside of its tensor is no divisor: what it divides is not meant to be there.
   Expr division(const Binary& n) {
-    if (!interval_of(n.b, facts).contains(0)) return Expr(&n);
+    if (!may_be_zero(Analysis(facts).of(n.b))) return Expr(&n);
     std::set<const ExprNode*> seen;
     Expr inside;
     gather_inside(n.b, seen, inside);
@@ -94,6 +98,8 @@ struct Guard final : ScopedRewriter {
     }
     if (auto* n = e.as<Load>()) {
       Expr inner = children(e);
+      // Each guard doubles what indices of indices say.
+      check_size(inner, n->span ? n->span : span, largest_index);
       n = inner.as<Load>();
       Expr mask = mask_of(n->buffer, n->index, n->mask);
       if (mask.same(n->mask)) return inner;
@@ -117,6 +123,7 @@ struct Guard final : ScopedRewriter {
   }
 
   Stmt at(const Stmt& s) override {
+    span = s->span;
     Stmt inner = children(s);
     if (auto* let = inner.as<Let>()) {
       auto from_tensor = [&](const Load& l) { return f[l.buffer].scope == Scope::global; };

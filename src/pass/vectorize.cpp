@@ -27,7 +27,7 @@ bool divisible(const Expr& e, int64_t n, const Facts& facts) {
 struct Widening {
   const Function& f;
   const Target& target;
-  const Kernel& kernel;
+  int64_t alignment;  // of tensors, in bytes
   const Expr& lane;
   int n;
   const Facts& facts;
@@ -66,7 +66,7 @@ struct Widening {
     if (!steps) return wide(e);
     Scope scope = f[buffer].scope;
     bool packed = f[buffer].dtype.is_packed();  // two to a byte: an access takes whole bytes
-    bool may_be = is_one_access(kernel, target, f[buffer], n);
+    bool may_be = scope != Scope::global || bytes_of(n, f[buffer].dtype) <= alignment;
     bool anywhere = target.vector_alignment == 1 || scope == Scope::local || scope == Scope::fragment;
     bool aligned =
         anywhere ? !packed || divisible(steps->base, 2, facts) : may_be && divisible(steps->base, n, facts);
@@ -329,9 +329,12 @@ void gather_written(const Function& f, const Stmt& s, Scope scope, std::set<Buff
 struct Vectorizer final : ScopedRewriter {
   Function& f;
   const Target& target;
-  const Kernel& kernel;
+  int64_t alignment;
   std::set<BufferId> written;  // by other threads, at any time: tensors are other blocks' as well
-  Vectorizer(Function& f, const Kernel& k, const Target& target) : f(f), target(target), kernel(k) {
+  Vectorizer(Function& f, const Kernel& k, const Target& target)
+      : f(f),
+        target(target),
+        alignment(std::max<int64_t>(1, tensor_alignment(k, target))) {
     if (!target.has_threads()) return;
     gather_written(f, k.body, Scope::global, written);
     if (k.attrs.get_int("thread_level")) gather_written(f, k.body, Scope::shared, written);
@@ -378,7 +381,7 @@ struct Vectorizer final : ScopedRewriter {
     if (target.has_threads()) gather_written(f, loop->body, Scope::shared, beside);
     BodyWidening widening{{.f = f,
                            .target = target,
-                           .kernel = kernel,
+                           .alignment = alignment,
                            .lane = lane,
                            .n = int(n),
                            .facts = inner,

@@ -15,7 +15,7 @@ namespace tl::sim {
 
 Expr Translator::contiguous_base(BufferId buffer, const std::vector<Expr>& index) const {
   auto* r = index.size() == 1 ? index[0].as<Ramp>() : nullptr;
-  bool one = r && is_int(r->stride, 1) && is_one_access(*code.kernel, target, f[buffer], r->dtype.lanes);
+  bool one = r && is_int(r->stride, 1) && takes_several(*code.kernel, target, f[buffer], r->dtype.lanes);
   return one ? r->base : Expr();
 }
 Expr shared_scalar(const Expr& e) {

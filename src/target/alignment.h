@@ -13,10 +13,10 @@ inline int64_t tensor_alignment(const Kernel& k, const Target& target) {
   return k.attrs.get_int("alignment", target.vector_bytes);
 }
 
-// May one access take so many elements of the buffer side by side?
-inline bool is_one_access(const Kernel& k, const Target& target, const BufferInfo& b, int64_t elements) {
-  return b.scope != Scope::global ||
-         bytes_of(elements, b.dtype) <= std::max<int64_t>(1, tensor_alignment(k, target));
+// May an access take several elements of the buffer at once, so many of them in all?
+inline bool takes_several(const Kernel& k, const Target& target, const BufferInfo& b, int64_t elements) {
+  int64_t bytes = std::min<int64_t>(bytes_of(elements, b.dtype), target.vector_bytes);
+  return b.scope != Scope::global || bytes <= std::max<int64_t>(1, tensor_alignment(k, target));
 }
 
 }  // namespace tl

@@ -250,10 +250,60 @@ def of_parts(kind):
     return main
 
 
+def of_indices(kind):
+    def read(A, x, n):
+        return A[read(A, x, n - 1)] if n else x
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                if kind == "function":
+                    B[i] = read(A, A[i], 40)
+                else:
+                    x = A[i]
+                    for _ in [*range(40)]:
+                        x = A[x]
+                    B[i] = x
+
+    return main
+
+
+def of_divisors(n):
+    """Divisors that are odd or unknown, in indices that are in range whatever they divide."""
+
+    def nested(A, x, n):
+        return A[T.cast(nested(A, x, n - 1) // (A[n] | 1) % A[n + 1], "uint32") % 16] if n else x
+
+    @T.prim_func
+    def main(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                B[i] = nested(A, A[i], n)
+
+    return main
+
+
+@pytest.mark.parametrize("target", ["sim:sm_80", "cpu"])
+def test_indices_that_are_in_range_are_not_written_out_to_compare_them(target, monkeypatch):
+    monkeypatch.setattr(tilelang.env, "_cache_enabled", False)
+    short, long = (steps_of(lambda n=n: tilelang.compile(of_divisors(n), target=target)) for n in (10, 20))
+    assert short < long < 5 * short
+    perm = np.random.default_rng(0).permutation(64).astype(np.int32)
+    b = np.zeros(64, np.int32)
+    tilelang.compile(of_indices("names"), target=target)(perm, b)
+    x = perm.copy()
+    for _ in range(40):
+        x = perm[x]
+    np.testing.assert_array_equal(b, x)
+
+
 def test_parts_that_an_expression_uses_several_times():
     """Written out, 40 steps are 2^40 operations: refused, but not where each step has a name."""
-    with pytest.raises(tilelang.CompileError, match="more than 20000 operations.*names in the kernel"):
+    with pytest.raises(tilelang.CompileError, match="more than 100000 operations.*names in the kernel"):
         of_parts("function")
+    with pytest.raises(tilelang.CompileError, match="more than 20000 operations.*index that is read"):
+        tilelang.compile(of_indices("function"), target="cpu")
     for kind in ("names", "macro"):
         for target in ("cpu", "sim:sm_80"):
             a, b = np.arange(64, dtype=np.int32) - 9, np.zeros(64, np.int32)
