@@ -1,5 +1,8 @@
 """Who may include whom: the table of ARCHITECTURE.md, enforced.
 
+A file includes, itself or through others, the header that declares a function it calls: a unity build, where
+other sources stand in front of it, does not notice.
+
 Also: chips are named in target/ only, languages are asked for by their rows and not by name, nothing is
 compiled for one target and left out for another, and Python reaches the compiler through the binding alone.
 """
@@ -123,6 +126,64 @@ def check_cpp(path: Path, name: str, room: str) -> list[str]:
     return faults
 
 
+# A free function that a header declares, and whatever else may introduce a name that is then called.
+DECLARED = re.compile(
+    r"^(?!using|return|namespace|template|friend)(?:[\w:<>,&*\[\]]+ )*[\w:<>,*]+[&*]? [&*]?(\w+)\(", re.M
+)
+INTRODUCED = re.compile(r"(\w+|[>*&])[&*]* +[&*]?(\w+)\b *[({=;:),]|\busing (\w+)|\b(?:struct|class) (\w+)")
+CALLED = re.compile(r"(?<![.>:\w])(\w+)\b(?=\()")
+NOT_A_TYPE = {"return", "else", "case", "throw", "new", "delete", "goto"}
+FOUND_BY_ARGUMENT = {"destroy"}  # in templates, by the argument's type
+
+
+def code_alone(path: Path) -> str:
+    """The text without comments and without what stands in literals."""
+
+    def blank(m: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", m[0]) if m[0].startswith("/") else '""' + "\n" * m[0].count("\n")
+
+    return TOKEN.sub(blank, path.read_text(encoding="utf-8"))
+
+
+def introduced(text: str) -> set[str]:
+    """Names that a text may itself declare: of functions, members, variables, types."""
+    found = INTRODUCED.findall(text)
+    return {b or c or d for a, b, c, d in found if a not in NOT_A_TYPE}
+
+
+def check_calls() -> list[str]:
+    """Calls of functions of src/ whose header is included neither by the file nor by what it includes."""
+    src = ROOT / "src"
+    paths = {p.relative_to(src).as_posix(): p for p in src.rglob("*") if p.suffix in {".h", ".cpp"}}
+    texts = {name: code_alone(path) for name, path in paths.items()}
+    includes = {
+        name: [h for h in INCLUDE.findall(without_comments(path.read_text(encoding="utf-8"))) if h in paths]
+        for name, path in paths.items()
+    }
+    names = {name: introduced(text) for name, text in texts.items()}
+    headers: dict[str, set[str]] = {}
+    for name, text in texts.items():
+        for function in DECLARED.findall(text) if name.endswith(".h") else ():
+            headers.setdefault(function, set()).add(name)
+    faults = []
+    for name, text in texts.items():
+        seen, todo = set(), [name]
+        while todo:
+            if (file := todo.pop()) not in seen:
+                seen.add(file)
+                todo += includes[file]
+        for m in CALLED.finditer(text):
+            function = m[1]
+            at = headers.get(function, set()) - {name}
+            if not at or at & seen or function in FOUND_BY_ARGUMENT:
+                continue
+            if not any(function in names[file] for file in seen):
+                faults.append(
+                    f'src/{name}:{line_of(text, m.start())}: "{min(at)}" declares {function}; include it'
+                )
+    return faults
+
+
 def deferred(tree: ast.Module) -> set[ast.AST]:
     """The nodes that do not run when the module is imported."""
     inside: set[ast.AST] = set()
@@ -236,7 +297,7 @@ def main() -> int:
     for path in sorted((ROOT / "python").rglob("*.py")):
         faults += check_python(path)
         count += 1
-    faults += check_rooms()
+    faults += check_rooms() + check_calls()
     print("\n".join(faults + [f"includes: {count} files, {len(faults)} faults"]))
     return 1 if faults else 0
 

@@ -23,6 +23,7 @@ struct Pass {
   Level level;  // what its result must satisfy
   std::string_view needed_by =
       "";  // the first pass that cannot run without it, where verify would come too late
+  bool optional = false;  // users may leave it out (tl.disable_…): what fails then is the compiler's fault
 };
 
 constexpr Pass passes[] = {
@@ -30,11 +31,11 @@ constexpr Pass passes[] = {
     {"canonicalize", canonicalize, Level::tile, "infer_layouts"},
     {"rasterize", rasterize, Level::tile},
     {"clear_in_products", clear_in_products, Level::tile},
-    {"assign_roles", assign_roles, Level::tile},
-    {"launch_early", launch_early, Level::tile},
+    {"assign_roles", assign_roles, Level::tile, "", true},
+    {"launch_early", launch_early, Level::tile, "", true},
     {"plan_schedule", plan_schedule, Level::tile},
     {"pipeline_loops", pipeline_loops, Level::tile},
-    {"move_boxes", move_boxes, Level::tile},
+    {"move_boxes", move_boxes, Level::tile, "", true},
     // Beyond this point the order of tile operators is fixed.
     {"infer_layouts", infer_layouts, Level::tile, "lower_tile_ops"},
     // Beyond this point every shared and fragment buffer has a layout.
@@ -85,7 +86,8 @@ void check_names(const Options& o) {
 // compiler.
 template <class F>
 void blaming_skips(const Options& options, std::string_view pass, F work) {
-  if (options.skip.empty()) return work();
+  auto may_be_needed = [&](const Pass& p) { return !p.optional && contains(options.skip, p.name); };
+  if (std::ranges::none_of(passes, may_be_needed)) return work();
   auto blame = [&](std::string_view why) {
     fail({}, "{} needs a pass that was skipped ({}): run that one too, or stop before with --stop-after{}{}",
          pass, fmt::join(options.skip, ", "), why.empty() ? "" : "; what is missing: ", why);

@@ -1,6 +1,7 @@
 #include "ir/packed.h"
 
 #include "base/error.h"
+#include "ir/build.h"
 #include "ir/text.h"
 
 namespace tl {

@@ -7,6 +7,7 @@
 #include "arith/prove.h"
 #include "arith/simplify.h"
 #include "base/error.h"
+#include "ops/op.h"
 #include "pass/form_teams.h"
 #include "pass/own_work.h"
 #include "pass/thread_values.h"

@@ -40,7 +40,11 @@ def value_of(x: Any) -> Any:
 
 def _index(element: Region, lane: Any) -> tuple:
     if not is_element(element):
-        raise fail(no_elements(f"a slice of {element.buffer.name}"))
+        name = element.buffer.name
+        raise fail(
+            no_elements(f"a slice of {name}")
+            + f'; its values as a vector, with lanes, are T.cast({name}[…], "{element.buffer.dtype}x4")'
+        )
     *points, _ = element.ranges
     if lane.__class__ is not slice:
         lane = lane_number(lane, element.buffer.shape[-1], computed=True)
