@@ -46,6 +46,19 @@ uint64_t four_of(const std::vector<int16_t>& owner, size_t i) {
   return four;
 }
 
+// The first lane of an index without loads, calls and vectors under a name.
+Expr first_of(const Expr& index) {
+  return rewrite(
+      index, [](const Ramp& n, Rewriter& self) -> Expr { return self(n.base); },
+      [](const Broadcast& n, Rewriter& self) -> Expr { return self(n.value); },
+      [](const Cast& n, Rewriter& self) -> Expr { return cast(n.dtype.scalar(), self(n.a), n.span); },
+      [](const Unary& n, Rewriter& self) -> Expr { return unary(n.op, self(n.a), n.span); },
+      [](const Binary& n, Rewriter& self) -> Expr { return binary(n.op, self(n.a), self(n.b), n.span); },
+      [](const Select& n, Rewriter& self) -> Expr {
+        return select(self(n.cond), self(n.a), self(n.b), n.span);
+      });
+}
+
 }  // namespace
 
 void Footprint::add(const Footprint& other, int warp) {
@@ -219,11 +232,7 @@ Expr Footprints::base_of(BufferId buffer, const Expr& index) const {
       index, [](const Load&) { return true; }, [](const Call&) { return true; },
       [](const Var& n) { return n.dtype.lanes > 1; });
   if (computed) return {};
-  Expr first = rewrite(
-      index, [](const Ramp& n, Rewriter& self) -> Expr { return self(n.base); },
-      [](const Broadcast& n, Rewriter& self) -> Expr { return self(n.value); },
-      [](const Cast& n, Rewriter& self) -> Expr { return cast(n.dtype.scalar(), self(n.a)); });
-  if (first->dtype.lanes > 1) return {};
+  Expr first = first_of(index);
   auto moves = [&](const Var& v) { return sampled.contains(&v) && !fixed.contains(&v); };
   Expr base = simplify(
       rewrite(first, [&](const Var& v, Rewriter&) -> Expr { return moves(v) ? Expr(&v) : zero(v.dtype); }));
