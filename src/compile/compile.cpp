@@ -22,7 +22,7 @@ struct Pass {
   Function (*run)(Function f, const Target& target);
   Level level;  // what its result must satisfy
   std::string_view needed_by =
-      "";  // the first pass that cannot run without it, where verify would come too late
+      "";                 // the first pass that cannot run without it, where verify would come too late
   bool optional = false;  // users may leave it out (tl.disable_…): what fails then is the compiler's fault
 };
 

@@ -30,7 +30,7 @@ int64_t reach_of(const Function& f, const Effect& e) {
 
 // An atomic load or store, by which threads order what they do outside of T.Parallel.
 bool thread_orders(const Effect& e) {
-  if (!e.is_through_address() || e.is_atomic) return false;
+  if (!e.is_through_address() || e.is_atomic()) return false;
   return static_cast<const Call*>(e.by)->intrinsic->atomic != Intrinsic::Atomic::none;
 }
 
@@ -80,11 +80,16 @@ Conflict BlockAccesses::conflict(const Buffers& before, const Buffers& after) co
 }
 
 Conflict BlockAccesses::conflict(const Accesses& before, const Accesses& after) const {
-  Conflict plain = std::max({conflict(before.writes, after.reads), conflict(before.reads, after.writes),
+  Conflict worst = std::max({conflict(before.writes, after.reads), conflict(before.reads, after.writes),
                              conflict(before.writes, after.writes)});
-  if (before.updates.empty() && after.updates.empty()) return plain;
-  return std::max({plain, conflict(before.updates, after.reads), conflict(before.updates, after.writes),
-                   conflict(before.reads, after.updates), conflict(before.writes, after.updates)});
+  for (auto& [kind, updates] : before.updates) {
+    worst = std::max({worst, conflict(updates, after.reads), conflict(updates, after.writes)});
+    for (auto& [next, then] : after.updates)
+      if (!kind.commutes_with(next)) worst = std::max(worst, conflict(updates, then));
+  }
+  for (auto& [kind, updates] : after.updates)
+    worst = std::max({worst, conflict(before.reads, updates), conflict(before.writes, updates)});
+  return worst;
 }
 
 bool BlockAccesses::meets_itself(const StatementAccesses& a) const {
@@ -123,8 +128,11 @@ void BlockAccesses::find_turns_that_meet() {
     auto inner = std::ranges::find_if(at.loops, is_nest);
     std::vector<const For*> loops(at.loops.begin(), inner);
     if (thread_level && inner == at.loops.end()) return true;
+    auto is_turn = [](const For* l) { return !l->attrs.get_int("as_blocks"); };
+    bool turns = !at.whiles.empty() || std::ranges::any_of(loops, is_turn);
     for (auto& e : effects_of(s).list) {
-      bool stores = f[e.buffer].scope == Scope::global && e.writes() && !e.is_atomic && !thread_orders(e);
+      if (turns && e.is_told && f[e.buffer].scope == Scope::global) exchanged.insert(e.buffer);
+      bool stores = f[e.buffer].scope == Scope::global && e.writes() && !e.is_atomic() && !thread_orders(e);
       if (!stores || e.begins != Token::none || exchanged.contains(e.buffer)) continue;
       std::vector<Expr> index = place_of(e);
       int64_t bytes = f[e.buffer].dtype.bytes(), reach = e.index.empty() ? reach_of(f, e) : bytes;
@@ -193,7 +201,8 @@ void BlockAccesses::add(StatementAccesses& found, const Effect& e, const WalkCon
     touched = footprints.of(e.buffer, index, conditions, at.team,
                             {ceil_of(bytes, f[e.buffer].dtype.bytes()), e.by_warp});
   }
-  if (e.is_atomic && !shared) return Accesses::add(to.updates, e.buffer, touched, warp);
+  if (e.is_atomic() && !shared)
+    return Accesses::add(to.updates[{e.update, e.is_told}], e.buffer, touched, warp);
   // Operations on the word of a barrier order themselves; they are ordered against its initialisation alone.
   if (e.reads() || e.is_phase) Accesses::add(to.reads, e.buffer, touched, warp);
   if (e.writes() && !e.is_phase) Accesses::add(to.writes, e.buffer, touched, warp);

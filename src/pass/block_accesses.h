@@ -7,9 +7,17 @@
 
 namespace tl {
 
+// Atomic updates of a kind are in no conflict with one another, unless they tell what was there before.
+struct UpdateKind {
+  Intrinsic::Atomic update;
+  bool is_told;
+  auto operator<=>(const UpdateKind&) const = default;
+  bool commutes_with(const UpdateKind& o) const { return update == o.update && !is_told && !o.is_told; }
+};
+
 struct Accesses {
   std::map<BufferId, Footprint> reads = {}, writes = {};
-  std::map<BufferId, Footprint> updates = {};  // of tensors, atomic: in no conflict with one another
+  std::map<UpdateKind, std::map<BufferId, Footprint>> updates = {};  // atomic, of tensors
   bool empty() const { return reads.empty() && writes.empty() && updates.empty(); }
   static void add(std::map<BufferId, Footprint>& to, BufferId b, const Footprint& footprint, int warp) {
     auto [it, is_new] = to.emplace(b, footprint);
@@ -18,7 +26,8 @@ struct Accesses {
   void add(const Accesses& o, int warp) {
     for (auto& [b, footprint] : o.reads) add(reads, b, footprint, warp);
     for (auto& [b, footprint] : o.writes) add(writes, b, footprint, warp);
-    for (auto& [b, footprint] : o.updates) add(updates, b, footprint, warp);
+    for (auto& [kind, touched] : o.updates)
+      for (auto& [b, footprint] : touched) add(updates[kind], b, footprint, warp);
   }
 };
 

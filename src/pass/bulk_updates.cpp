@@ -1,5 +1,6 @@
 #include "pass/bulk_updates.h"
 
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -20,7 +21,8 @@ struct BulkUpdates : ScopedRewriter {
   const Kernel& k;
   const Target& target;
   Varying varying{.f = f};
-  std::set<BufferId> used_otherwise = {};  // than by atomic updates
+  // Atomic updates that tell nothing, by kinds; none: any other use.  By storage.
+  std::map<BufferId, std::set<Intrinsic::Atomic>> uses = {};
 
   BulkUpdates(Function& f, const Kernel& k, const Target& target) : f(f), k(k), target(target) {
     facts = facts_of(f, k);
@@ -54,9 +56,10 @@ struct BulkUpdates : ScopedRewriter {
     if (is_own_work(Stmt(&t), f, varying))
       fail(t.span,
            "the number of a thread names the place, and the accelerator's work is begun by one for all");
-    if (used_otherwise.contains(f.storage(to.buffer)))
-      fail(t.span, "the kernel uses {} elsewhere, and nothing would wait for the accelerator there",
-           tensor.name);
+    if (uses.at(f.storage(to.buffer)).size() > 1)
+      fail(t.span,
+           "the kernel uses {} elsewhere by more than {}, and nothing would wait for the accelerator there",
+           tensor.name, t.op->said());
     check_tensor(t, to);
     std::vector<Stmt> stmts;
     Region source = value;
@@ -116,10 +119,9 @@ Stmt with_bulk_updates(Function& f, const Kernel& k, const Target& target) {
   if (!contains(k.body, [](const Tile& t) { return t.attrs.get_int("use_tma") != 0; })) return k.body;
   BulkUpdates updates(f, k, target);
   updates.varying.find(k.body);
-  visit_effects(k.body, [&](const Stmt& s, const Effect& e) {
-    auto* tile = s.as<Tile>();
-    bool adds = e.is_atomic || (tile && tile->op->name.starts_with("atomic_"));
-    if (!adds && (e.reads() || e.writes())) updates.used_otherwise.insert(f.storage(e.buffer));
+  visit_effects(k.body, [&](const Stmt&, const Effect& e) {
+    if (e.reads() || e.writes())
+      updates.uses[f.storage(e.buffer)].insert(e.is_told ? Intrinsic::Atomic::none : e.update);
   });
   return updates(k.body);
 }

@@ -94,9 +94,7 @@ struct OrderCheck {
   }
 
   void tile(const Tile& n) {
-    const Intrinsic* row =
-        n.op->name.ends_with("_tile") ? find_intrinsic(n.op->name.substr(0, n.op->name.size() - 5)) : nullptr;
-    if (row && row->atomic != Atomic::none)
+    if (const Intrinsic* row = update_of_elements(n))
       update(n.op->name, row->atomic, std::get<Region>(n.operands[0]).buffer, n.span);
   }
 

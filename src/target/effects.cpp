@@ -14,6 +14,7 @@ Access access_from(char c) { return c == 'r' ? Access::read : c == 'w' ? Access:
 struct Collector {
   Effects found = {};
   std::vector<Expr> masks = {};
+  Expr whole = {};  // of an Eval: what nobody uses
 
   void add(Effect e) {
     e.masks = masks;
@@ -62,7 +63,8 @@ struct Collector {
       if (Expr count = count_of(call.args[i])) expression(count);
       Effect effect{.buffer = place->buffer, .access = Access::value, .by = &call, .argument = i};
       if (call.intrinsic != &address_of) effect.access = access_from(access_of(call, i));
-      effect.is_atomic = i == 0 && updates(call.intrinsic->atomic);
+      if (i == 0 && updates(call.intrinsic->atomic))
+        effect.update = call.intrinsic->atomic, effect.is_told = &call != whole.get();
       if (row) at_row(effect, call, *row);
       if (warpgroup_row_of(*call.intrinsic)) effect.begins = Token::gemms, effect.proxy = Proxy::async;
       if (copy_row_of(*call.intrinsic)) effect.bytes = 16, effect.by_warp = true;  // a row of eight units
@@ -108,7 +110,10 @@ struct Collector {
     });
   }
   void statement(const Let& n) { expression(n.value); }
-  void statement(const Eval& n) { expression(n.value); }
+  void statement(const Eval& n) {
+    whole = n.value;
+    expression(n.value);
+  }
   void statement(const For& n) {
     expression(n.min);
     expression(n.extent);
@@ -119,6 +124,7 @@ struct Collector {
   void statement(const Group&) {}
   void statement(const Alloc&) {}
   void statement(const Tile& n) {
+    const Intrinsic* of_elements = update_of_elements(n);
     for (auto& [name, value] : n.attrs.entries)
       if (auto* e = std::get_if<Expr>(&value)) expression(*e);
     for (size_t i = 0; i < n.operands.size(); i++) {
@@ -131,7 +137,9 @@ struct Collector {
         expression(range.min);
         expression(range.extent);
       }
-      add({.buffer = region->buffer, .access = n.op->operands[i].access, .region = region});
+      Effect effect{.buffer = region->buffer, .access = n.op->operands[i].access, .region = region};
+      if (of_elements && i == 0) effect.update = of_elements->atomic;
+      add(std::move(effect));
     }
   }
 };
@@ -152,6 +160,14 @@ std::vector<Expr> place_of(const Effect& e) {
   if (e.by == nullptr || e.by->kind == Kind::Load) return {e.index.begin(), e.index.end()};
   const Expr& argument = static_cast<const Call&>(*e.by).args[e.argument];
   return (argument.as<Load>() ? argument.as<Load>() : place_of(argument))->index;
+}
+
+const Intrinsic* update_of_elements(const Tile& t) {
+  std::string_view name = t.op->name, suffix = "_tile";
+  if (!name.ends_with(suffix)) return nullptr;
+  name.remove_suffix(suffix.size());
+  const Intrinsic* row = find_intrinsic(name);
+  return row && row->atomic != Intrinsic::Atomic::none ? row : nullptr;
 }
 
 Effects effects_of(const Stmt& s) {

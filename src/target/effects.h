@@ -20,14 +20,16 @@ struct Effect {
   int64_t bytes = 0;             // that it reaches; 0: unknown
   bool by_warp = false;          // … on behalf of any thread of the warp
   Proxy proxy = Proxy::generic;
-  Token begins = Token::none;  // none: done at the end of the statement
-  BufferId word = {};          // of a phase: the barrier that counts it
-  int64_t word_at = -1;        // … the element that it is, where that is a constant
-  bool is_phase = false;       // an atomic operation on the word of a barrier
-  bool is_atomic = false;      // an atomic update of an element, or of several in one access
+  Token begins = Token::none;                          // none: done at the end of the statement
+  BufferId word = {};                                  // of a phase: the barrier that counts it
+  int64_t word_at = -1;                                // … the element that it is, where that is a constant
+  bool is_phase = false;                               // an atomic operation on the word of a barrier
+  Intrinsic::Atomic update = Intrinsic::Atomic::none;  // of an element, or of several in one access
+  bool is_told = false;                                // … whose previous value is used
 
   bool reads() const { return access == Access::read || access == Access::update; }
   bool writes() const { return access == Access::write || access == Access::update; }
+  bool is_atomic() const { return update != Intrinsic::Atomic::none; }
   bool is_through_address() const { return by && by->kind == Kind::Call && access != Access::value; }
 };
 
@@ -60,6 +62,8 @@ void visit_effects(const Stmt& body, const std::function<void(const Stmt&, const
 // The buffers that a body may write, as it names them; an address that gets a name counts as written.
 std::set<BufferId> written_buffers(const Stmt& body);
 
+// What a tile operator does to each element, where that is an atomic update; null: it is none.
+const Intrinsic* update_of_elements(const Tile& t);
 // The row that a call is of; null: it is none.
 const CopyInstr* copy_row_of(const Intrinsic& intrinsic);
 const AsyncInstr* async_row_of(const Intrinsic& intrinsic);
