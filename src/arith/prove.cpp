@@ -16,8 +16,8 @@ std::optional<Linear> linear_in(const Expr& e, const Expr& v, const Facts& facts
   Sum sum = s.parse(s.run(e));
   if (!sum.ok) return std::nullopt;
   Linear result;
-  Sum base = empty_sum(e->dtype);
-  add_constant(base, sum.constant);
+  Sum base = sum;  // of the same arithmetic: whole numbers, or modulo 2^n
+  base.terms.clear();
   for (auto& t : sum.terms) {
     if (t.e.same(v))
       result.stride = t.factor;
@@ -26,6 +26,7 @@ std::optional<Linear> linear_in(const Expr& e, const Expr& v, const Facts& facts
     else
       add_term(base, t, 1, s.known);
   }
+  if (!base.ok) return std::nullopt;
   result.base = emit(base, e->span);
   return result;
 }

@@ -148,7 +148,7 @@ Value scaled_double(const Math& d, Value x, Value n) {
   for (int turn = 0; turn < 2; turn++) step("icmp slt", -1022, 0x1p-969, -969);
   Value most = d.w.compare("icmp sgt", b, n, d.i(1023)), least = d.w.compare("icmp slt", b, n, d.i(-1022));
   n = d.w.select(b, b.lanes, most, d.i(1023), d.w.select(b, b.lanes, least, d.i(-1022), n));
-  return d.mul(x, power(n));
+  return d.w.op("fmul", d.t, x, power(n));  // a result of its own: no sum that follows takes it in
 }
 
 // A double holds what becomes of a narrower float, but for infinities and zeros.

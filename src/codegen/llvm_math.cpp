@@ -46,7 +46,7 @@ Value scale_at_once(const Math& m, const Value& y, const Value& n) {
 }
 
 // y * 2^n for n = t - magic, where the float t holds n in its low bits.  In two steps, so that the ends of
-// the range (denormal results, infinity) come out right.
+// the range (denormal results, infinity) come out right; no sum that follows takes the last one in.
 Value scale(const Math& m, const Value& y, const Value& magic_sum) {
   if (scales_at_once(m)) return scale_at_once(m, y, m.sub(magic_sum, m.c(magic)));
   Value n = m.w.op("sub", m.bits(), m.to_bits(magic_sum), m.i(0x4B400000));
@@ -56,7 +56,7 @@ Value scale(const Math& m, const Value& y, const Value& magic_sum) {
   };
   if (m.w.fast) return m.mul(y, power(n));
   Value half = m.w.op("ashr", m.bits(), n, m.i(1));
-  return m.mul(m.mul(y, power(half)), power(m.w.op("sub", m.bits(), n, half)));
+  return m.w.op("fmul", m.t, m.mul(y, power(half)), power(m.w.op("sub", m.bits(), n, half)));
 }
 
 // Comparisons with NaN are false, so NaN passes.

@@ -105,14 +105,29 @@ struct Flow final : Rewriter {
   void check_parts(const Tile& t) const {
     for (auto& operand : t.operands) {
       auto* r = std::get_if<Region>(&operand);
-      for (auto& range : r ? r->ranges : std::vector<Range>{})
-        if (names_thread(range.min, varying) && differs_in_team(resolve(written_out(range.min))))
+      for (auto& range : r ? r->ranges : std::vector<Range>{}) {
+        check_extent(range.extent, t.span);
+        if (names_thread(range.min, varying) &&
+            differs_in_team(resolve(written_out(range.min))).value_or(false))
           fail(t.span,
                "{}: all threads of the block work on one part of {} together, but where this one begins "
                "depends on {}: give each thread an array of its own for it (T.alloc_local), or move "
                "the part that all threads have",
                t.op->said(), f[r->buffer].name, varying.reason(range.min));
+      }
     }
+  }
+  void check_extent(const Expr& extent, Span span) const {
+    if (names_thread(extent, varying) && differs_in_team(resolve(written_out(extent))).value_or(true))
+      fail(
+          span,
+          "the extent depends on {}, but the elements are divided among all threads of the block, which must "
+          "agree on how many there are: take an extent that they share, and a condition on the index",
+          varying.reason(extent));
+  }
+  void check_extents(const Stmt& nest) const {
+    for (const For* l = nest.as<For>(); l && l->loop == Loop::parallel; l = l->body.as<For>())
+      check_extent(l->extent, l->span);
   }
   // With names of names, as far as users go.
   Expr written_out(Expr e) const {
@@ -120,7 +135,7 @@ struct Flow final : Rewriter {
     for (int i = 0; i < steps; i++) e = substitute(e, names);
     return e;
   }
-  bool differs_in_team(const Expr& e) const {
+  std::optional<bool> differs_in_team(const Expr& e) const {  // nullopt: it is not known
     auto n = size_t(team.count);
     LaneEnv env;
     visit(e, [&](const Var& v) { env.emplace(&v, Lanes(n, 0)); });
@@ -129,7 +144,8 @@ struct Flow final : Rewriter {
       std::iota(numbers.begin(), numbers.end(), team.first);
     }
     auto values = values_of(e, env, n);
-    return values && std::ranges::adjacent_find(*values, std::not_equal_to()) != values->end();
+    if (!values) return std::nullopt;
+    return std::ranges::adjacent_find(*values, std::not_equal_to()) != values->end();
   }
 
   Stmt inside(const Stmt& body, const std::string& why, Span span, std::string_view word) {
@@ -150,6 +166,7 @@ struct Flow final : Rewriter {
       bool divided = !t || row_of(*t).nest;
       if (divided && is_own_work(s, f, varying)) return as_own_work(s);
       if (divided && t) check_parts(*t);
+      if (!t) check_extents(s);
       return s;
     }
     if (auto* n = s.as<For>()) return loop(*n);

@@ -144,3 +144,52 @@ def once(exact, ulp):
     """The nearest number with so many bits, the even one of two."""
     unit = Fraction(2) ** math.floor(math.log2(abs(exact))) * Fraction(ulp)
     return float(round(exact / unit) * unit)
+
+
+def of_a_term(dtype, term):
+    """C - term and C + term, where the term is computed by itself, too."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64,), dtype),
+        E: T.Tensor((64,), "int32"),
+        C: T.Tensor((64,), dtype),
+        less: T.Tensor((64,), dtype),
+        more: T.Tensor((64,), dtype),
+        alone: T.Tensor((64,), dtype),
+    ):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                less[i] = C[i] - term(A[i], E[i])
+                more[i] = term(A[i], E[i]) + C[i]
+                alone[i] = term(A[i], E[i])
+
+    return main
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("term", ["ldexp", "exp", "exp2", "ieee_mul"])
+def test_a_rounded_term_of_a_sum_stays_rounded(dtype, term):
+    """Only a * b + c of the program becomes one operation, not the product in which a function ends."""
+    rng = np.random.default_rng(5)
+    top, low = np.finfo(dtype).maxexp, np.finfo(dtype).minexp - np.finfo(dtype).nmant
+    A = rng.uniform(1, 2, 64).astype(dtype)
+    E = rng.choice([top - 1, top, low, low + 1, low + 5, 3], 64).astype(np.int32)
+    edge = rng.choice([top - 0.1, top + 0.1, low + 3.0, 2.0], 64)  # of a power of 2
+    C = rng.choice([0.9 * np.finfo(dtype).max, np.inf, -np.ldexp(1.0, low), 1.0], 64).astype(dtype)
+    terms = {
+        "ldexp": lambda a, e: T.ldexp(a, e),
+        "exp": lambda a, e: T.exp(a),
+        "exp2": lambda a, e: T.exp2(a),
+        "ieee_mul": lambda a, e: T.ieee_mul(a, a),
+    }
+    if term != "ldexp":
+        A = (edge if term == "exp2" else edge * np.log(2) if term == "exp" else 2 ** (edge / 2)).astype(dtype)
+    for target in ("cpu", "reference", "sim:sm_80"):
+        less, more, alone = (np.zeros(64, dtype) for _ in "lma")
+        tilelang.compile(of_a_term(dtype, terms[term]), target=target)(A, E, C, less, more, alone)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(less, C - alone, err_msg=target)
+            np.testing.assert_array_equal(more, alone + C, err_msg=target)
+            if term == "ldexp":
+                np.testing.assert_array_equal(alone, np.ldexp(A, E), err_msg=target)
