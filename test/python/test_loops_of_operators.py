@@ -144,3 +144,27 @@ def test_parallel_loops_inside_one_another_are_one(target):
     a, b = random(6, 8, 4), blank(6, 8, 4)
     tilelang.compile(main, target=target)(a, b)
     near(b, a * 2 + np.arange(6)[:, None, None])
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80"])
+def test_loops_that_run_backwards(target):
+    @T.prim_func
+    def main(B: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=1):
+            at = T.alloc_var("int32", init=0)
+            for i in reversed(range(n)):
+                B[at] = i
+                at += 1
+            for i in reversed(range(3, 3 + n * 2, 2)):
+                B[at] = i
+                at += 1
+            for i in reversed(T.serial(n, -2, -3)):
+                B[at] = i
+                at += 1
+
+    kernel = tilelang.compile(main, target=target)
+    for n in (0, 1, 4, 7, -3):
+        b = np.full(64, -1, np.int32)
+        kernel(b, n)
+        wanted = [*reversed(range(n)), *reversed(range(3, 3 + n * 2, 2)), *reversed(range(n, -2, -3))]
+        np.testing.assert_array_equal(b, wanted + [-1] * (64 - len(wanted)), err_msg=str(n))

@@ -66,6 +66,8 @@ WRONG = {
     "sum of an element": ("A[0, 0].sum()", 1, ["it is one value; of a tile, T.reduce_sum(tile, out, dim)"]),
     "call of a tensor": ("A(0, 0)", 1, ["buffer A is not a function: an element is written A[i, j]"]),
     "index of an element": ("y = A[0, 0][1]", 5, ["an element of A has no elements: all indices"]),
+    "lane of a slice": ("y = A[0, 0:4]\nz = y[0]", 5, ['T.cast(A[…], "float32x4")']),
+    "packed in a float": ("y = T.unpack_int(3, A[0, 0], 0, 'int8')", 5, ["bits of an integer"]),
     "index of a row": ("y = A[0][1]", 5, ["a slice of A has no elements: all indices"]),
     "key of a dict": ("y = {n: 1}", 5, ["as a key of a dict", "(x == 1) | (x == 2)"]),
     "get of a dict": ("y = {1: 5}.get(n)", 5, ["as a key of a dict", "(x == 1) | (x == 2)"]),

@@ -143,3 +143,25 @@ def test_a_part_that_each_thread_names_for_what_all_have(tmp_path, copy):
         tilelang.CompileError, match="all threads of the block work on one part of .* together"
     ):
         tilelang.compile(main, target="sim:sm_80")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "for i in T.Parallel(tx):\n    A[0, i] = 1",
+        "for i, j in T.Parallel(2, tx // 8 + 1):\n    A[i, j] = 1",
+        "T.copy(S[0 : tx + 1], A[0, 0 : tx + 1])",
+        "T.fill(S[0 : tx + 1], 1)",
+        "v = T.alloc_var('int32', init=2)\nif tx > 3:\n    v = 7\nfor i in T.Parallel(v):\n    A[0, i] = 1",
+    ],
+)
+def test_how_many_elements_all_threads_divide(tmp_path, lines):
+    """Each would take its part of another number; an extent that is the same in all threads may be computed
+    from their numbers, and an array of a thread's own is cleared as far as each likes."""
+    head = "tx = T.get_thread_binding()\nS = T.alloc_shared((64,), 'float32')\nT.clear(S)\n"
+    with pytest.raises(tilelang.CompileError, match="depends on .*threads of the block, which must agree"):
+        tilelang.compile(kernel(tmp_path, head + lines), target="sim:sm_80")
+    own = "L = T.alloc_local((64,), 'float32')\nT.clear(L[0 : tx + 1])\nA[tx, 0] = L[0]"
+    agreed = "for i in T.Parallel(tx // 64 + 4):\n    A[0, i] = 1"
+    for body in (own, agreed):
+        tilelang.compile(kernel(tmp_path, head + body), target="sim:sm_80")

@@ -91,3 +91,33 @@ def test_an_eager_kernel_is_tuned_on_the_arguments_of_its_call():
     x = numpy.arange(64, dtype="float32")
     numpy.testing.assert_array_equal(eager(x, 3), x * 3)
     numpy.testing.assert_array_equal(eager(m=4, A=x), x * 4)
+
+
+@pytest.mark.parametrize(
+    "configs, said",
+    [
+        (None, "not None"),
+        ({"block": 4}, r"\['block'\] lists the values to try, \[4\]; not 4"),
+        ({"block": "32"}, "lists the values to try"),
+        ([(32,), (64,)], r"among them is \(32,\)"),
+        ([32, 64], "among them is 32"),
+        ("block", "not 'block'"),
+    ],
+)
+def test_what_configurations_are(configs, said):
+    with pytest.raises(TypeError, match=f"autotune: configs.*{said}"):
+        AutoTuner(add_one, configs).set_kernel_parameters(((64,), {})).run()
+
+
+def test_configurations_that_can_be_looked_at_once():
+    tuned = tilelang.autotune(configs=iter(CONFIGS), warmup=1, rep=1)(
+        tilelang.jit(out_idx=[-1], target="cpu")(add_one)
+    )
+    x = numpy.ones(64, "float32")
+    numpy.testing.assert_array_equal(tuned(64)(x), x + 1)
+
+
+def test_an_input_supply_that_is_none():
+    kernel = tilelang.compile(add_one(64), out_idx=[-1], target="cpu")
+    with pytest.raises(TypeError, match="one of TensorSupplyType .*not 'nosuch'"):
+        kernel.get_profiler("nosuch")

@@ -62,6 +62,16 @@ class Loop:
             "Python's, and gives a list while the kernel is built"
         )
 
+    def __reversed__(self) -> Loop:
+        """`reversed(range(n))`: the same iterations, the last one first."""
+        if self.kind != "serial" or self.attrs or self.op is not None:
+            raise fail(f"reversed() is for range and T.serial, not for a loop that is {self.kind}")
+        (start,), (stop,), (step,) = self.starts, self.stops, self.steps
+        if not isinstance(step, int):
+            raise fail("reversed() of a loop whose step is not a constant")
+        count = (stop - start + step - (1 if step > 0 else -1)) // step
+        return Loop("serial", [start + (count - 1) * step], [start - step], [-step], {})
+
 
 def serial(*bounds: Any, kind: str = "serial", attrs: dict[str, Any] | None = None) -> Loop:
     """A loop over range(*bounds)."""

@@ -144,6 +144,8 @@ def options_of(
         if means is None:
             note("pass config %s has no meaning in this version; ignored", name)
             continue
+        if isinstance(value, str) and name.startswith(("tl.enable_", "tl.disable_", "tl.emit_")):
+            raise fail(f"{name} is True or False, not {value!r}")
         wanted = means(value)
         flags += wanted.pop("flags", [])
         skip += wanted.pop("skip", [])

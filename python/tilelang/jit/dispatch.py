@@ -212,9 +212,11 @@ class EagerImpl(_core.CallCache, JITImpl):
             given = args[i]
             strange = interop.library_of(given) == "torch" and interop.what_else(given)
             if strange:
-                raise TypeError(f"{self.func.__name__}: argument {i} '{self._names[i]}' is {strange}")
+                raise _core.ArgumentError(
+                    f"{self.func.__name__}: argument {i} '{self._names[i]}' is {strange}"
+                )
             if not (given is eager.ABSENT or hasattr(given, "shape") or isinstance(given, (int, float))):
-                raise TypeError(
+                raise _core.ArgumentError(
                     f"{self.func.__name__}: argument {i} '{self._names[i]}' is a "
                     f"{type(args[i]).__name__}; a tensor was expected"
                 )

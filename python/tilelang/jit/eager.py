@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from .._core import Buffer, Expr
+from .._core import ArgumentError, Buffer, Expr
 from ..front import dtypes as _dtypes
 from ..front import interop
 from ..front.annotations import Tensor, dimensions
@@ -185,7 +185,7 @@ class Session:
         argument = self.arguments[name]
         if argument is not ABSENT and not hasattr(argument, "shape"):
             place = list(inspect.signature(self.fn).parameters).index(name)
-            raise TypeError(
+            raise ArgumentError(
                 f"{self.name}: argument {place} '{name}' is {kind_of(argument)}; a tensor was expected"
             )
 

@@ -70,6 +70,8 @@ class Kernel:
         self.comments: list[str] = []  # on the kernel, in what is generated of it
         self.sources, self.trace.sources = self.trace.sources, []
         if prelude is not None:
+            if not isinstance(prelude, str):
+                raise fail(f"prelude= of T.Kernel is the text of CUDA C++, not {prelude!r}")
             self.sources.append(prelude)
 
     def __enter__(self) -> Any:

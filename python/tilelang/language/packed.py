@@ -26,9 +26,15 @@ def _check_bits(what: str, num_bits: Any) -> None:
 def _check_position(what: str, num_bits: int, value: Any, pos: Any) -> None:
     """A position that is known now lies within the value, of which 32 bits are read."""
     pos = constant(as_value(pos))
+    value = as_value(value)
+    if value.__class__ is float or value.__class__ is Expr and not value.dtype.is_int:
+        kind = "float" if value.__class__ is float else value.dtype
+        raise fail(
+            f"{what}: the numbers lie in the bits of an integer, and this value is a {kind}; "
+            'T.reinterpret(value, "uint32") gives the bits of a float'
+        )
     if pos.__class__ is not int:
         return
-    value = as_value(value)
     dtype = value.dtype if value.__class__ is Expr else int32
     count = min(dtype.bits, 32) // num_bits
     if not 0 <= pos < count:

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ class CompileArgs:
     pass_configs: dict | None = None
 
 
+_CONFIGS = (
+    'a list of dicts, [{"block_M": 64}, …], a dict of lists, {"block_M": [64, 128]}, or a function of one'
+)
+
+
 def expand(configs: Any, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
     """Configurations as a list of dicts: from such a list, a dict of lists (every combination), or a function
     that gives either: of the kernel's arguments, of these as `(args, kwargs)`, or of nothing."""
@@ -48,8 +53,24 @@ def expand(configs: Any, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
         configs = _asked(configs, args, kwargs)
     if isinstance(configs, Mapping):
         names = list(configs)
+        for name, values in configs.items():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise TypeError(
+                    f"autotune: configs[{name!r}] lists the values to try, [{values!r}]; not {values!r}"
+                )
         return [dict(zip(names, values, strict=True)) for values in itertools.product(*configs.values())]
-    return [dict(config) for config in configs]
+    if isinstance(configs, str) or not isinstance(configs, Iterable):
+        raise TypeError(f"autotune: configs= is {_CONFIGS}; not {configs!r}")
+    listed = list(configs)
+    for config in listed:
+        if not isinstance(config, Mapping):
+            raise TypeError(f"autotune: configs= is {_CONFIGS}; among them is {config!r}")
+    return [dict(config) for config in listed]
+
+
+def _kept(configs: Any) -> Any:
+    """Configurations that can be looked at more than once."""
+    return list(configs) if isinstance(configs, Iterator) else configs
 
 
 def _asked(configs: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -87,7 +108,7 @@ class AutoTuner:
     configuration as keywords.  Calling the tuner runs it."""
 
     def __init__(self, fn: Callable[..., Any], configs: Any) -> None:
-        self.fn, self.configs = fn, configs
+        self.fn, self.configs = fn, _kept(configs)
         self.compile_args = CompileArgs()
         self.profile_args = ProfileArgs(timeout=180, cache_input_tensors=False)
         self.inputs: Sequence[Any] | None = None  # to run on; None: as profile_args say
@@ -234,7 +255,8 @@ class AutoTuneImpl:
     ) -> None:
         given = locals()
         functools.update_wrapper(self, getattr(jit_impl, "func", jit_impl))
-        self.jit_impl, self.configs, self.do_not_specialize = jit_impl, configs, do_not_specialize
+        self.jit_impl, self.do_not_specialize = jit_impl, do_not_specialize
+        self.configs = _kept(configs)
         self.settings = _profile_args(given)
         self._found: dict[Any, AutotuneResult] = {}
         self._signature = inspect.signature(getattr(jit_impl, "func", jit_impl))

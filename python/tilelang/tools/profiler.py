@@ -188,6 +188,9 @@ class Profiler:
         supply_type: TensorSupplyType | None = None,
         adapter: Any = None,
     ) -> None:
+        if not isinstance(supply_type, TensorSupplyType | None):
+            names = ", ".join(t.name for t in TensorSupplyType)
+            raise TypeError(f"the inputs are one of TensorSupplyType ({names}), not {supply_type!r}")
         self.params, self.adapter = params, adapter
         self.result_idx = [] if result_idx is None else [i % len(params) for i in as_list(result_idx)]
         self.supply_type = supply_type or TensorSupplyType.Auto
