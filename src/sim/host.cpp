@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 #include "base/error.h"
 #include "ir/affine_form.h"
@@ -176,8 +177,13 @@ void Host::begin(BufferId id) {
     for (size_t d = 0; d < m.shape.size(); d++) elements += (m.shape[d] - 1) * m.strides[d];
     bool empty = std::ranges::find(m.shape, 0) != m.shape.end();
     BufferAccess access = buffer_access(b);
-    m.owned.resize(access.pairs ? size_t(elements + 1) / 2
-                                : size_t(empty ? 1 : elements) * size_t(access.bytes));
+    size_t bytes =
+        access.pairs ? size_t(elements + 1) / 2 : size_t(empty ? 1 : elements) * size_t(access.bytes);
+    try {
+      m.owned.resize(bytes);
+    } catch (const std::bad_alloc&) {
+      fail(b.span, "{} takes {} bytes, and this machine has no such memory for the reference", b.name, bytes);
+    }
     m.data = m.owned.data();
     fresh.push_back({m.data, m.data + m.owned.size()});
   }

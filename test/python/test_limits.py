@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tilelang
 import tilelang.language as T
-from helpers import failure
+from helpers import failure, kernel
 from tilelang import _core
 
 N = 64
@@ -214,9 +214,9 @@ def of_steps(step, n):
 @pytest.mark.parametrize("target", ["sim:sm_80", "cpu"])
 @pytest.mark.parametrize("step", ["branches", "index", "choice"])
 def test_what_each_step_reads_twice_is_not_written_out(step, target, monkeypatch):
-    """Written out, 30 steps would be 2^30 times one."""
+    """Written out, 20 steps would be 2^20 times one."""
     monkeypatch.setattr(tilelang.env, "_cache_enabled", False)
-    short, long = (steps_of(lambda n=n: tilelang.compile(of_steps(step, n), target=target)) for n in (30, 60))
+    short, long = (steps_of(lambda n=n: tilelang.compile(of_steps(step, n), target=target)) for n in (20, 40))
     assert short < long < 3.5 * short
 
 
@@ -445,4 +445,14 @@ def test_a_shared_tile_of_a_whole_matrix(shape):
     )
     with pytest.raises(tilelang.CompileError, match=message) as caught:
         tilelang.compile(main, target="sim:sm_80")
+    assert "alloc_shared" in str(caught.value)
+
+
+def test_a_tile_that_no_memory_holds(tmp_path):
+    """The reference alone sets up what nothing uses."""
+    main = kernel(tmp_path, "s = T.alloc_shared((10**15,), 'float32')\nA[0, 0] = 1")
+    with pytest.raises(
+        tilelang.CompileError, match="s takes 4000000000000000 bytes.*no such memory"
+    ) as caught:
+        tilelang.compile(main, target="reference")(np.zeros((64, 8), np.float32), 1)
     assert "alloc_shared" in str(caught.value)
