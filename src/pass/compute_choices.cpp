@@ -1,5 +1,6 @@
 #include "pass/compute_choices.h"
 
+#include <algorithm>
 #include <ranges>
 
 #include "ir/rewrite.h"
@@ -16,6 +17,20 @@ bool divides(const Binary& n) {
 bool is_costly(const Expr& e) {
   return contains(
       e, [](const Call&) { return true; }, [](const Binary& n) { return n.dtype.is_float() && divides(n); });
+}
+
+// The same, computed in each of so many lanes.
+Expr widened(const Expr& e, int lanes) {
+  auto wide = [&](const Expr& x) { return widened(x, lanes); };
+  if (auto* n = e.as<Unary>()) return unary(n->op, wide(n->a), n->span);
+  if (auto* n = e.as<Binary>()) return binary(n->op, wide(n->a), wide(n->b), n->span);
+  if (auto* n = e.as<Cast>()) return cast(n->dtype.with_lanes(lanes), wide(n->a), n->span);
+  if (auto* n = e.as<Select>()) return select(wide(n->cond), wide(n->a), wide(n->b), n->span);
+  auto* n = e.as<Call>();
+  if (!n) return broadcast(e, lanes, e->span);
+  std::vector<Expr> args;
+  for (auto& a : n->args) args.push_back(wide(a));
+  return call(*n->intrinsic, std::move(args), n->dtype.with_lanes(lanes), n->span);
 }
 
 // One value: what its choices are between goes in front of it.
@@ -41,19 +56,28 @@ struct Choices : Rewriter {
           return !n.dtype.is_float() && divides(n) && !as_int(same ? same->value : n.b);
         });
   }
+  bool reads(const Expr& e) const {
+    return contains(e, [&](const Load& n) { return !is_harmless(n); });
+  }
   // What it reads, only under the conditions around it; else zeros, which nobody uses.
-  Expr reading(const Load& n) {
-    Expr value(&n), name = var("read", n.dtype), nothing = zero(n.dtype);
+  Expr reading(const Expr& read) {
+    Expr value = read, name = var("read", read->dtype), nothing = zero(read->dtype);
     for (auto& [condition, holds] : std::views::reverse(around))
-      value = holds ? select(condition, value, nothing, n.span) : select(condition, nothing, value, n.span);
-    computed.push_back(let(name, value, n.span));
+      value = holds ? select(condition, value, nothing, read->span)
+                    : select(condition, nothing, value, read->span);
+    computed.push_back(let(name, value, read->span));
     return name;
+  }
+  // One value for all lanes, of which each has a condition of its own: each reads it for itself.
+  bool is_for_lanes(const Broadcast& n) const {
+    return reads(n.value) && std::ranges::any_of(around, [](auto& a) { return a.first->dtype.lanes > 1; });
   }
   Expr arm(const Select& n, bool holds) {
     const Expr& e = holds ? n.a : n.b;
-    bool outer = moves, goes = is_costly(e) && is_harmless(e);
-    moves |= goes;
+    bool reads_for_ramp = contains(e, [&](const Ramp& r) { return reads(r.base) || reads(r.stride); });
     around.emplace_back(n.cond, holds);
+    bool outer = moves, goes = is_costly(e) && is_harmless(e) && !reads_for_ramp;
+    moves |= goes;
     Expr made = (*this)(e);
     around.pop_back();
     moves = outer;
@@ -64,7 +88,9 @@ struct Choices : Rewriter {
   }
   using Rewriter::operator();
   Expr operator()(const Expr& e) override {
-    if (auto* n = e.as<Load>()) return moves && !is_harmless(*n) ? reading(*n) : e;
+    if (auto* n = e.as<Load>()) return moves && !is_harmless(*n) ? reading(e) : e;
+    if (auto* n = e.as<Broadcast>(); n && moves && is_for_lanes(*n))
+      return n->value.as<Load>() ? reading(e) : (*this)(widened(n->value, n->dtype.lanes));
     auto* n = e.as<Select>();
     if (!n) return children(e);
     Expr condition = (*this)(n->cond), a = arm(*n, true);

@@ -8,7 +8,7 @@ import tilelang.language as T
 from test_serialized import compiled
 
 HEIGHT, STEPS = 64, 4
-FORMS = ["sigmoid", "weights", "quotient", "branch", "nested", "of memory"]
+FORMS = ["sigmoid", "weights", "quotient", "branch", "nested", "of memory", "of a row", "of a part of rows"]
 
 
 def attention(form, shared=True):
@@ -30,6 +30,13 @@ def attention(form, shared=True):
             elif form == "nested":
                 s[i, j] = T.if_then_else(
                     seen, T.if_then_else(j > i, T.exp2(s[i, j] / 64), T.sigmoid(s[i, j])), 0.0
+                )
+            elif form == "of a row":
+                s[i, j] = T.if_then_else(seen, s[i, j] * T.exp2(M[i] / 64), 0.0)
+            elif form == "of a part of rows":
+                here = (i < 50) and (j >= i)
+                s[i, j] = T.if_then_else(
+                    here, T.exp2(M[i + 150] / 64), T.if_then_else(seen, T.exp2(M[0]), 0.0)
                 )
             else:
                 s[i, j] = T.if_then_else(seen, s[i, j] * T.exp2(M[k * HEIGHT + j] / 64), 0.0)
@@ -68,6 +75,7 @@ def expected(form, q, k, v, m):
     sigmoid = 1 / (1 + np.exp(-s))
     most = s.reshape(HEIGHT, STEPS, HEIGHT).max(2).repeat(HEIGHT, 1)
     keys, rows = np.arange(STEPS * HEIGHT)[None], np.arange(HEIGHT)[:, None]
+    seen = keys <= rows + 100
     value, other = {
         "sigmoid": (sigmoid, 0),
         "weights": (np.exp2(s - most), 0),
@@ -75,8 +83,15 @@ def expected(form, q, k, v, m):
         "branch": (np.exp2(s / 64), s),
         "nested": (np.where(keys % HEIGHT > rows, np.exp2(s / 64), sigmoid), 0),
         "of memory": (s * np.exp2(np.pad(m, (0, STEPS * HEIGHT - 200)) / 64), 0),
+        "of a row": (s * np.exp2(m[:HEIGHT, None] / 64), 0),
+        "of a part of rows": (
+            np.exp2(np.pad(m[150:], (0, 14))[:, None] / 64),
+            np.where(seen, np.exp2(m[0]), 0),
+        ),
     }[form]
-    return np.where(keys <= rows + 100, value, other) @ v.astype(np.float64)
+    if form == "of a part of rows":
+        seen = (rows < 50) & (keys % HEIGHT >= rows)
+    return np.where(seen, value, other) @ v.astype(np.float64)
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "registers"])
