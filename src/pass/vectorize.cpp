@@ -244,8 +244,12 @@ struct BodyWidening {
     w.named.emplace(s.var.get(), to);
     return let(to, value, s.span);
   }
-  // An If whose condition all lanes share may stay one.
-  Stmt branch(const If& s, const Expr& cond) {
+  // An If whose condition all lanes share may stay one.  Null where only some lanes may ask it: what is read
+  // in registers has no mask, and nothing lies there in threads that are not meant.
+  Stmt branch(const If& s, Expr cond) {
+    bool reads = w.target.has_threads() && w.guard && contains(cond, [](const Load&) { return true; });
+    if (reads && w.guard->dtype.lanes > 1) return {};
+    if (reads) cond = w.all_of(w.guard, cond);
     Stmt yes = statement(s.then_body), no = s.else_body ? statement(s.else_body) : Stmt();
     return yes && (no || !s.else_body) ? if_then(cond, std::move(yes), std::move(no), s.span) : Stmt();
   }

@@ -151,3 +151,34 @@ def test_a_guarded_load_stays_in_its_tensor():
             assert np.array_equal(b, 2 * a + 1), target
     finally:
         libc.mprotect(__import__("ctypes").c_void_p(address), page, 3)
+
+
+@pytest.mark.parametrize("threads", [32, 64, 128])
+@pytest.mark.parametrize("shape", [(16, 24), (12, 24), (16, 12), (7, 40), (16, 32), (5, 6)])
+def test_a_condition_on_a_row_is_asked_where_the_row_is(shape, threads):
+    """Threads that hold no element of a loop hold none of the fragment that its condition reads either."""
+    n, m = shape
+
+    @T.prim_func
+    def main(X: T.Tensor((n,), "int32"), O: T.Tensor(shape, "int32"), P: T.Tensor(shape, "int32")):
+        with T.Kernel(1, threads=threads):
+            row = T.alloc_fragment((n,), "int32")
+            T.copy(X, row)
+            for i, j in T.Parallel(n, m):
+                if row[i] > 3:
+                    O[i, j] += row[i]
+                else:
+                    P[i, j] = j
+            for i, j in T.Parallel(n, m):
+                if j < m - 1:
+                    if row[i] > 5:
+                        P[i, j] += 2 * row[i]
+
+    x = np.arange(n, dtype=np.int32)
+    rows, columns = np.broadcast_to(x[:, None], shape), np.broadcast_to(np.arange(m), shape)
+    more = np.where((rows > 5) & (columns < m - 1), 2 * rows, 0)
+    for target in ("cpu", "reference", "sim:sm_80", "sim:sm_90a"):
+        o, p = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        tilelang.compile(main, target=target)(x, o, p)
+        np.testing.assert_array_equal(o, np.where(rows > 3, rows, 0), err_msg=target)
+        np.testing.assert_array_equal(p, np.where(rows > 3, 0, columns) + more, err_msg=target)

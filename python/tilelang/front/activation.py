@@ -14,7 +14,7 @@ from . import changes, lanes, values
 from .arithmetic import cast
 from .asserts import device_assert, failed_assertion
 from .dtypes import as_dtype
-from .errors import compile_error
+from .errors import compile_error, kind_of
 from .expressions import Expressions
 from .frames import CARRIED, CONDITIONAL, ESCAPING, REBOUND, SHADOWED, Frame, Refused, With
 from .loops import Loop, serial
@@ -245,6 +245,10 @@ class Activation(Expressions):
         if isinstance(iterable, DEVICE):
             raise self.error(
                 "cannot iterate over a value of the kernel; use range, T.serial or T.Parallel", site
+            )
+        if not hasattr(type(iterable), "__iter__") and not hasattr(type(iterable), "__getitem__"):
+            raise self.error(
+                f"a `for` runs over range, T.serial, T.Parallel or a sequence, not {kind_of(iterable)}", site
             )
         return self._python_loop(iterable, names)
 

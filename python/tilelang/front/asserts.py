@@ -8,7 +8,7 @@ from typing import Any
 
 from .._core import Expr
 from .trace import fail, in_kernel
-from .values import as_condition, constant
+from .values import DEVICE, as_condition, constant
 
 
 def shown(value: Any) -> str:
@@ -38,6 +38,8 @@ def device_assert(cond: Any, msg: str = "", no_stack_info: bool = False) -> None
     CompileError at this line.  `assert cond, msg` in a kernel is the same.  no_stack_info: leave out the file
     and line."""
     trace = in_kernel("T.device_assert")
+    if isinstance(msg, DEVICE):
+        raise fail("T.device_assert: msg is a text, not a value of the kernel; T.print shows values")
     cond = as_condition(cond)
     if cond.__class__ is not Expr:
         if not cond:

@@ -148,10 +148,15 @@ def caller_place() -> Place | None:
     return None if frame is None else _place_in(frame, frame.f_lineno, frame.f_lasti)
 
 
+def is_ours(frame: FrameType) -> bool:
+    """Does it run code of this package?"""
+    return frame.f_code.co_filename.startswith(_PACKAGE)
+
+
 def place_of_traceback(traceback: TracebackType) -> Place | None:
     """Where its frame was when the error passed; None in this package."""
     frame = traceback.tb_frame
-    if frame.f_code.co_filename.startswith(_PACKAGE):
+    if is_ours(frame):
         return None
     return _place_in(frame, traceback.tb_lineno, traceback.tb_lasti)
 

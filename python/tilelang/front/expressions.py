@@ -11,7 +11,7 @@ from . import changes, effects, lanes, lookups, values
 from .builtins_of_python import BUILTINS, python_index
 from .indexing import store, subscript
 from .loops import Loop
-from .misuse import wrong_call
+from .misuse import unfit, wrong_call
 from .places import pinned
 from .trace import fail
 from .values import DEVICE, SLICES, VECTORS, Element, as_condition, as_value, binary
@@ -52,10 +52,15 @@ class Expressions:
         try:
             result = fn(*args, **kwargs)
         except TypeError as error:
-            refused = wrong_call(error, fn, args)
+            refused = wrong_call(error, fn, args) or unfit(error, fn)
             if refused is None:
                 raise
             raise refused from None
+        except (ValueError, AttributeError, LookupError, ArithmeticError) as error:
+            refused = unfit(error, fn)
+            if refused is None:
+                raise
+            raise refused from error
         if dropped:
             self.at(site)
             effects.warn_of_dropped(fn, result)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .errors import kind_of
+from .trace import fail
+
 if TYPE_CHECKING:
     from .activation import Activation
 
@@ -71,6 +74,11 @@ class With:
 
     def __enter__(self) -> Any:
         self.activation.at(self.site)
+        if not hasattr(type(self.manager), "__enter__"):
+            raise fail(
+                f"`with` opens T.Kernel, T.ws and their like, not {kind_of(self.manager)}; a condition is "
+                "written `if`"
+            )
         bound = self.manager.__enter__()
         self.activation.frames.append(Frame(False, scope=True))
         return bound

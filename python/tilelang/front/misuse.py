@@ -4,14 +4,24 @@ defined: what was asked, what there is, and what people mean by it who come from
 from __future__ import annotations
 
 import functools
+import linecache
 import re
+import traceback
 from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from .._core import ArgumentError, Buffer, Region
 from . import idioms
-from .errors import CompileError, UnknownName, WrongCall, caller_place, compile_error, place_of_traceback
+from .errors import (
+    CompileError,
+    UnknownName,
+    WrongCall,
+    caller_place,
+    compile_error,
+    is_ours,
+    place_of_traceback,
+)
 from .lanes import is_element
 from .offered import OFFERED
 from .trace import place
@@ -75,17 +85,17 @@ def wrong_call(error: TypeError, fn: Any, args: tuple = ()) -> CompileError | No
     called as it is defined: fn itself, or one that a plain function of the user's called.  The innermost
     frame of its traceback is then the caller's.  Also where fn is Python's or a library's, written in C, and
     was given a value of the kernel."""
-    traceback = error.__traceback__
+    at = error.__traceback__
     frames = 0
-    while traceback.tb_next is not None:
-        traceback, frames = traceback.tb_next, frames + 1
+    while at.tb_next is not None:
+        at, frames = at.tb_next, frames + 1
     called = _CALLED.match(str(error))
     if frames == 0:
         ours = (getattr(fn, "__module__", None) or "").startswith("tilelang.")
         if not isinstance(fn, FunctionType) and any(isinstance(x, DEVICE) for x in (fn, *args)):
             return compile_error(_of_a_value(fn, args), place(), WrongCall)
         return compile_error(_wording(str(error), fn), place(), WrongCall) if ours or called else None
-    where = place_of_traceback(traceback)
+    where = place_of_traceback(at)
     if called is None:
         return None
     is_macro = getattr(fn, "said", "") == "a @T.macro"
@@ -94,9 +104,24 @@ def wrong_call(error: TypeError, fn: Any, args: tuple = ()) -> CompileError | No
     if where is None:
         return None
     name = called.group(1).partition(".")[0]
-    if name not in OFFERED or not _calls(traceback.tb_frame, name):
+    if name not in OFFERED or not _calls(at.tb_frame, name):
         return None
     return compile_error(_wording(str(error), OFFERED[name]), where, WrongCall)
+
+
+def unfit(error: Exception, fn: Any) -> CompileError | None:
+    """The error at the user's line if `error` is one of Python's own that a function of this package met
+    with what it was given: no frame of its traceback but ours, and none that raises it on purpose."""
+    if isinstance(error, CompileError) or not (getattr(fn, "__module__", None) or "").startswith("tilelang."):
+        return None
+    frames = list(traceback.walk_tb(error.__traceback__))[1:]
+    if not frames or any(not is_ours(frame) for frame, _ in frames):
+        return None
+    frame, line = frames[-1]
+    if linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise "):
+        return None
+    said = _wording(f"{fn.__name__}() cannot use what it was given ({error})", fn)
+    return compile_error(said, place(), WrongCall)
 
 
 def _of_a_value(fn: Any, args: tuple) -> str:

@@ -170,7 +170,7 @@ def dynamic(name: str, dtype: Any = "int32") -> Any:
 
     Each must be an extent or a stride of a tensor parameter, which gives its value.  dtype is accepted;
     indices are computed exactly, in 64 bits."""
-    names = name.replace(",", " ").split()
+    names = name.replace(",", " ").split() if isinstance(name, str) else []
     if not names or not all(word.isidentifier() for word in names):
         raise fail(f"T.dynamic: '{name}' is not a name, or several with commas between")
     made = tuple([Dynamic(word) for word in names])

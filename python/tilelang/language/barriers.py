@@ -26,6 +26,9 @@ def alloc_barrier(arrive_count: Any) -> Buffer:
     return trace.builder.barriers("T.alloc_barrier", trace.take_hint("barrier"), counts)
 
 
+_MOST_BARRIERS = 1 << 15  # of 8 bytes: more than any block's shared memory holds
+
+
 def create_barriers(barrier_count: Any) -> Buffer:
     """So many barriers, which the T.ptx_… functions of barriers know by their numbers:
     T.ptx_init_barrier_thread_count(0, n) says how many arrivals end a phase of the first, else one does."""
@@ -33,6 +36,8 @@ def create_barriers(barrier_count: Any) -> Buffer:
     (count,) = integers(barrier_count, "T.create_barriers: the number of barriers")
     if trace.barriers is not None and trace.barriers[0] is trace.kernel:
         raise fail("T.create_barriers: this kernel has its barriers already: one call makes all of them")
+    if not 0 < count <= _MOST_BARRIERS:
+        raise fail(f"T.create_barriers: {count} barriers, but a block has 1 to {_MOST_BARRIERS}")
     made = trace.builder.barriers("T.create_barriers", trace.take_hint("barriers"), [1] * count)
     trace.barriers = (trace.kernel, made)
     return made
