@@ -170,7 +170,7 @@ def test_a_condition_on_a_row_is_asked_where_the_row_is(shape, threads):
                 else:
                     P[i, j] = j
             for i, j in T.Parallel(n, m):
-                if j < m - 1:
+                if j < m - 1:  # noqa: SIM102  (each is an If of its own)
                     if row[i] > 5:
                         P[i, j] += 2 * row[i]
 
