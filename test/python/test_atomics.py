@@ -418,3 +418,44 @@ def test_text_ir_round_trips():
     assert_round_trip(function.text())
     assert_round_trip(tiles("atomic_add", 64, 64, "float32", "fragment").function.text())
     assert_round_trip(histogram(100, 10).function.text())
+
+
+@pytest.mark.parametrize("tensor", [(6, 6), (5, 6, 6), (5, 5, 6, 6)])
+@pytest.mark.parametrize(
+    "tile", [(4,), (4, 4), (1, 4, 4), (4, 1, 4), (1, 4, 1, 4), (4, 1), (1, 1), (2, 4, 4)]
+)
+def test_a_tile_from_an_element_on_of_more_or_fewer_dimensions(tensor, tile):
+    """What was there before is asked for element by element: at the same places as without."""
+
+    def update(returns):
+        @T.prim_func
+        def main(W: T.Tensor(tensor, "int32"), G: T.Tensor(tile, "int32"), H: T.Tensor(tile, "int32")):
+            with T.Kernel(1, threads=32):
+                given = T.alloc_fragment(tile, "int32")
+                T.copy(G, given)
+                if returns:
+                    held = T.atomic_add(W[(1,) * len(tensor)], given, return_prev=True)
+                    T.copy(held, H)
+                else:
+                    T.atomic_add(W[(1,) * len(tensor)], given)
+
+        return main
+
+    if tile == (2, 4, 4) and len(tensor) == 2:
+        with pytest.raises(tilelang.CompileError, match="does not fit into W, of 2 dimensions"):
+            tilelang.compile(update(True), target="cpu")
+        return
+    extents = tile if len(tile) <= len(tensor) else [e for e in tile if e != 1]
+    place = (1,) * (len(tensor) - len(extents))
+    at = tuple(slice(p, p + e) for p, e in zip((1,) * len(tensor), (*place, *extents), strict=True))
+    rng = np.random.default_rng(0)
+    w, g = rng.integers(0, 9, tensor).astype(np.int32), rng.integers(0, 9, tile).astype(np.int32)
+    wanted = w.copy()
+    wanted[at] += g.reshape(wanted[at].shape)
+    for target in ("reference", "cpu", "sim:sm_80"):
+        for returns in (False, True):
+            got, h = w.copy(), np.full(tile, -1, np.int32)
+            tilelang.compile(update(returns), target=target)(got, g, h)
+            np.testing.assert_array_equal(got, wanted, err_msg=f"{target} {returns}")
+            if returns:
+                np.testing.assert_array_equal(h, w[at].reshape(tile), err_msg=target)

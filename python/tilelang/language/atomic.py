@@ -73,9 +73,18 @@ def _is_tile(x: Any) -> bool:
     return x.__class__ in (Region, Part) or (x.__class__ is Buffer and x.scope != "var")
 
 
-def _parts(region: Region, loops: list) -> tuple:
-    """The element of a region at these loops, one for each dimension that is not a point."""
+def _parts(region: Region, loops: list, extents: list, what: str) -> tuple:
+    """The element of a region at these loops, one for each dimension that is not a point.  Where an element
+    says that a tile begins, they are its last ones, without extents of 1 where there are too many."""
     free = list(loops)
+    dimensions = sum(not point for _, _, point in region.ranges)
+    if len(free) > dimensions:
+        free = [i for i, extent in zip(loops, extents, strict=True) if extent != 1]
+    if len(free) > dimensions:
+        raise fail(
+            f"{what}: a tile of {extents} does not fit into {region.buffer.name}, of {dimensions} dimensions"
+        )
+    free = [0] * (dimensions - len(free)) + free
     return tuple([start if point else start + free.pop(0) for start, _, point in region.ranges])
 
 
@@ -107,9 +116,9 @@ def _one_by_one(op: str, dst: Any, value: Any, order: str, returns: bool) -> Any
     if returns:
         held = builder.alloc(trace.take_hint("held"), "fragment", extents, region.buffer.dtype, {})
     loops = list(builder.begin_for("parallel", names, [0] * len(names), extents, [1] * len(names), {}))
-    given = builder.load(source.buffer, _parts(source, loops)) if tiled else source
+    given = builder.load(source.buffer, _parts(source, loops, extents, what)) if tiled else source
     given = builder.cast(region.buffer.dtype, given) if tiled else given
-    old = builder.atomic(op, region.buffer, _parts(region, loops), given, order, returns)
+    old = builder.atomic(op, region.buffer, _parts(region, loops, extents, what), given, order, returns)
     if held is not None:
         builder.store(held, loops, old)
     builder.end_for()
