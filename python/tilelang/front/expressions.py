@@ -51,12 +51,10 @@ class Expressions:
                 args = tuple(self.settle("t", a) if a.__class__ is Expr else pinned(a) for a in args)
         try:
             result = fn(*args, **kwargs)
-        except TypeError as error:
-            refused = wrong_call(error, fn, args) or unfit(error, fn)
-            if refused is None:
-                raise
-            raise refused from None
-        except (ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+            refused = wrong_call(error, fn, args) if isinstance(error, TypeError) else None
+            if refused is not None:
+                raise refused from None
             refused = unfit(error, fn)
             if refused is None:
                 raise
