@@ -20,15 +20,15 @@ struct SliceChecker final : ScopedRewriter {
     auto size = as_int(info.shape[d]);
     Expr first = cast(i64, range.min), inside;
     if (!size || !range.extent) return;
-    for (Expr bound : {le(imm(0), first), le(first + range.extent, info.shape[d])})
+    // The end of one that a call places at the ends of the integers would wrap.
+    for (Expr bound : {le(imm(0), first), le(first, imm(*size) - cast(i64, range.extent))})
       if (Expr c = simplify(bound, facts); !is_int(c, 1)) inside = both(inside, c);
     if (!inside) return;
     auto* widened = range.min.as<Cast>();
     std::string begin = print(widened ? widened->a : range.min, &f);
     std::string text = fmt::format(
         "the slice of {} begins at {} of dimension {} and has {} elements, which must lie in [0, {}): let it "
-        "end "
-        "inside, or make {} larger",
+        "end inside, or make {} larger",
         info.name, begin, d, print(range.extent, &f), *size, info.name);
     std::string line = span.file ? fmt::format("{}:{}", *span.file, span.line) : "";
     out.push_back(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arith/interval.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "ir/build.h"
@@ -32,8 +33,10 @@ struct Row {
   int64_t offset, position, count, first, last, stride;
 };
 template <class F>
-void for_each_row(const Memory& m, const Box& box, F f) {
+void for_each_row(const Memory& m, Box box, F f) {
   size_t rank = box.min.size();
+  for (size_t d = 0; d < rank; d++)  // one that begins further away lies outside, too, and its sums overflow
+    box.min[d] = std::clamp(box.min[d], -box.extent[d], m.shape[d]);
   int64_t count = rank ? box.extent.back() : 1, rows = 1;
   for (size_t d = 0; d + 1 < rank; d++) rows *= box.extent[d];
   int64_t first = 0, last = 1, stride = 0;
@@ -83,13 +86,13 @@ struct Regions {
     if (f[r.buffer].scope == Scope::global || std::ranges::count(box.extent, 0)) return;
     const std::string& name = f[r.buffer].name;
     for (size_t d = 0; d < box.min.size(); d++) {
-      int64_t first = box.min[d], end = first + box.extent[d], size = m.shape[d];
-      if (first < 0 || end > size)
+      int64_t first = box.min[d], size = m.shape[d];
+      if (first < 0 || first > size - box.extent[d])
         fail(tile_span,
              "the slice [{}, {}) of dimension {} of {}: index {} of dimension {} is outside [0, {}), in {}; "
              "let "
              "the slice end inside, or make {} larger",
-             first, end, d, name, first < 0 ? first : std::max(first, size), d, size, frame.where, name);
+             first, Wide(first) + box.extent[d], d, name, first < 0 ? first : std::max(first, size), d, size, frame.where, name);
     }
   }
   Array read(const Region& r) {

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import tilelang
+import tilelang.language as T
 from helpers import failure, kernel
 from tilelang.front import registers
 
@@ -71,3 +72,45 @@ def test_a_tile_that_registers_do_not_hold(tmp_path):
     main = kernel(tmp_path, "d = T.alloc_local((520,), 'float32')", signature=SIGNATURE)
     with pytest.warns(tilelang.TilelangWarning, match="520 registers of a thread, but there are 512"):
         registers.warn(main.large, "hip -mcpu=gfx942")
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80", "sim:sm_90a"])
+def test_places_at_the_ends_of_the_integers(target):
+    """Where begin + extent overflows: what lies outside a tensor is 0, and is not stored."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "int32"), p: T.int64, B: T.Tensor((4, 16), "int32"), C: T.Tensor((64,), "int32")
+    ):
+        with T.Kernel(1, threads=32):
+            row = T.alloc_fragment((16,), "int32")
+            tile = T.alloc_shared((4, 16), "int32")
+            T.copy(A[p : p + 4, 8:24], tile)
+            T.copy(tile, B)
+            T.fill(row, 3)
+            T.copy(row, C[p : p + 16])
+            T.atomic_add(C[p : p + 16], row)
+
+    kernel = tilelang.compile(main, target=target)
+    a = np.arange(1, 64 * 64 + 1, dtype=np.int32).reshape(64, 64)
+    for p in (-(2**63), -(2**63) + 3, -(2**63) + 16, -(2**62), 2**62, 2**63 - 17, 2**63 - 1, -2, 62, 7):
+        b, c = np.full((4, 16), 77, np.int32), np.zeros(64, np.int32)
+        kernel(a, p, b, c)
+        rows = [a[p + i, 8:24] if 0 <= p + i < 64 else np.zeros(16, np.int32) for i in range(4)]
+        np.testing.assert_array_equal(b, rows, err_msg=str(p))
+        np.testing.assert_array_equal(c, [6 * (p <= i < p + 16) for i in range(64)], err_msg=str(p))
+
+
+@pytest.mark.parametrize("p", [-(2**63), 2**63 - 1])
+def test_a_slice_of_a_tile_at_the_ends_of_the_integers(p):
+    @T.prim_func
+    def main(B: T.Tensor((16,), "int32"), p: T.int64):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((64,), "int32")
+            T.clear(tile)
+            T.copy(tile[p : p + 16], B)
+
+    message = r"(is outside|must lie in) \[0, 64\)"
+    for target in ("reference", "cpu", "sim:sm_80"):
+        with pytest.raises(tilelang.CompileError if target != "cpu" else RuntimeError, match=message):
+            tilelang.compile(main, target=target)(np.zeros(16, np.int32), p)
