@@ -68,6 +68,8 @@ WRONG = {
     "index of an element": ("y = A[0, 0][1]", 5, ["an element of A has no elements: all indices"]),
     "lane of a slice": ("y = A[0, 0:4]\nz = y[0]", 5, ['T.cast(A[…], "float32x4")']),
     "barriers": ("y = T.create_barriers(2**31)", 5, ["2147483648 barriers, but a block has 1 to"]),
+    "assumption": ("T.assume('n > 3')", 1, ["T.assume takes a condition, T.assume(n > 3), not a text"]),
+    "store to so many": ("A[0, 0:n] = 1.0", 1, ["or to a slice of one dimension, of up to 64"]),
     "flags": ("T.annotate_compile_flags(3)", 1, ["T.annotate_compile_flags cannot use what", "(flags)"]),
     "vectors": ("y = T.Shuffle(True, x[0, 0])", 5, ["T.Shuffle cannot use what it was given"]),
     "coordinates": ("y = T.index_to_coordinates([x, x], (4, 4))", 5, ["cannot use what it was given"]),

@@ -86,7 +86,7 @@ _MOST_LANES = 64
 
 def _store_lanes(trace: Any, buffer: Buffer, place: Region, value: Any) -> None:
     """`L[0:4] = A[tx, 0:4]`: a vector access of this thread."""
-    sizes = [extent for _, extent, point in place.ranges if not point and extent != 1]
+    sizes = [e for _, e, point in place.ranges if not point and (e.__class__ is not int or e != 1)]
     if len(sizes) > 1 or any(size.__class__ is not int or size > _MOST_LANES for size in sizes):
         raise fail(
             f"a store goes to one element of {buffer.name} (shape {shape_of(buffer)}), or to a slice "

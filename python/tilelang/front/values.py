@@ -202,7 +202,7 @@ def lanewise(x: Any) -> Any:
         return x
     ranges = x.ranges
     sizes = [1 if point else e.value if e.__class__ is Expr and e.is_const else e for _, e, point in ranges]
-    free = [d for d, size in enumerate(sizes) if size != 1] or [len(sizes) - 1]
+    free = [d for d, size in enumerate(sizes) if size.__class__ is not int or size != 1] or [len(sizes) - 1]
     if len(free) > 1 or sizes[free[0]].__class__ is not int:
         raise fail(
             f"this slice of {x.buffer.name} is not a value: element by element only a slice of one "

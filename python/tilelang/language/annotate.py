@@ -30,6 +30,8 @@ def assume(cond: Any = None) -> None:
     trace = active("T.assume")
     if cond is None:
         raise fail("T.assume needs a condition, T.assume(n % 8 == 0)")
+    if isinstance(cond, str):
+        raise fail(f"T.assume takes a condition, T.assume({cond}), not a text")
     cond = as_condition(cond)
     if cond.__class__ is Expr:
         trace.builder.assume(cond)
