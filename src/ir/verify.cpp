@@ -4,8 +4,8 @@
 #include <bit>
 
 #include "ir/affine_form.h"
-#include "ir/build.h"
 #include "ir/buffer_size.h"
+#include "ir/build.h"
 #include "ir/depth.h"
 #include "ir/names.h"
 #include "ir/rewrite.h"

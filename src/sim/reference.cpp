@@ -92,7 +92,8 @@ struct Regions {
              "the slice [{}, {}) of dimension {} of {}: index {} of dimension {} is outside [0, {}), in {}; "
              "let "
              "the slice end inside, or make {} larger",
-             first, Wide(first) + box.extent[d], d, name, first < 0 ? first : std::max(first, size), d, size, frame.where, name);
+             first, Wide(first) + box.extent[d], d, name, first < 0 ? first : std::max(first, size), d, size,
+             frame.where, name);
     }
   }
   Array read(const Region& r) {
