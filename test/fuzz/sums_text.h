@@ -14,7 +14,7 @@ namespace tl::fuzz {
 struct SumsText : RandomText {
   bool pinned = false;  // some products name their instruction and their grid, as sm_90a has them
   std::string params = "s: i32", declarations = {}, kind = {};
-  int64_t rows = 64, columns = 64, threads = 128, names = 0, loops = 0, scalar = 0;
+  int64_t rows = 64, columns = 64, threads = 128, together = 1, names = 0, loops = 0, scalar = 0;
   std::set<std::string> features = {};
 
   void is(const std::string& feature) { features.insert(feature); }
@@ -71,8 +71,16 @@ struct SumsText : RandomText {
         return R"(, instruction="fma")";
     }
   }
+  // Do the tiles of the products of one loop, each of two slots, fit into a block's memory on every chip?
+  bool fits(const Product& p) const {
+    constexpr int64_t memory = 96 * 1024, slots = 2;
+    int64_t bytes = p.type == "tf32" ? 4 : p.type.ends_with("16") ? 2 : 1;
+    return together * slots * (rows + columns) * p.k * bytes <= memory;
+  }
   Product product() {
     Product p{.type = pinned ? "f16" : operand_type(), .k = 32 * (1 + below(2))};
+    if (!fits(p)) p.k = 32;
+    if (!fits(p)) p.type = kind == "i32" ? "i8" : "f16";
     p.turns = chance(70) ? 1 + below(3) : 0;
     p.trans_a = chance(25), p.trans_b = chance(50);
     p.a_in_registers = !pinned && chance(25), p.b_in_registers = !pinned && chance(10);
@@ -130,6 +138,8 @@ struct SumsText : RandomText {
       is("products of one loop");
       std::string k = fresh("k");
       std::vector<Product> all;
+      together = count;
+      if (!fits({.type = "f16"})) together = count = 2;
       for (int64_t i = 0; i < count; i++) all.push_back(product()), all.back().turns = 3;
       for (auto& p : all)  // each its own turns of the tensors
         for (auto* name : {&p.a, &p.b}) widen(*name);
