@@ -310,6 +310,11 @@ std::string why_ended_early(const Block& block, int64_t reader, int64_t barrier,
   auto seen = m.seen_by.find(reader / code.warp * code.warp);
   bool waited = seen != m.seen_by.end() && seen->second.phase == m.phase - 1;
   if (!waited || load.phase != m.phase || m.had_load || has_come(code, m, load)) return "";
+  if (m.phase == 0)
+    return fmt::format(
+        "the reader's wait for parity 1 of {} is over at once, as if a phase had ended before the first: it "
+        "did not wait for this copy{}; was parity 0 meant?",
+        name_of_barrier(code, barrier), on_line(code, load.site));
   return fmt::format(
       "phase {} of {}, for which the reader has waited, ended with {} before thread {}{} began this copy{}, "
       "whose bytes were not yet expected: let the thread that begins the copy arrive behind it",

@@ -256,3 +256,32 @@ def test_an_arrival_too_many_from_another_block():
         "thread 0 of block (1) of main arrives at x[0] of block (0), but phase 0 has the 1 arrival" in text
     ), text
     assert "(thread 0 of block (0) (line " in text and "again" not in text, text
+
+
+def test_a_reader_that_waits_for_the_writers_parity():
+    """A wait for parity 1 of a barrier that no phase of has ended is over at once."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 256), "float16"), C: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tile = T.alloc_shared((2, 64, 64), "float16")
+            full, empty = T.alloc_barrier([1] * 2), T.alloc_barrier([128] * 2)
+            with T.ws(1):
+                if T.get_thread_binding() == 128:
+                    for k in T.serial(4):
+                        T.barrier_wait(empty[k % 2], (k // 2 + 1) % 2)
+                        T.tma_copy(A[0, k * 64], tile[k % 2, :, :], barrier=full[k % 2])
+                        T.barrier_arrive(full[k % 2])
+            with T.ws(0):
+                for k in T.serial(4):
+                    T.barrier_wait(full[k % 2], (k // 2 + 1) % 2)  # k // 2 % 2
+                    T.copy(tile[k % 2, :, :], C)
+                    T.barrier_arrive(empty[k % 2])
+
+    with pytest.raises(tilelang.SimulationError) as caught:
+        tilelang.compile(main, target="sim:sm_90a").simulate(
+            np.ones((64, 256), np.float16), np.zeros((64, 64), np.float16)
+        )
+    text = str(caught.value)
+    assert "parity 1 of full[0] is over at once" in text and "was parity 0 meant?" in text, text
+    assert "phase -1" not in text and "ended with  " not in text, text
