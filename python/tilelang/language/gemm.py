@@ -11,7 +11,7 @@ from ..front.indexing import as_operand
 from ..front.trace import fail, in_kernel
 from ..front.values import DEVICE, as_value
 from .launch import integers
-from .tile import _tile
+from .tile import _tile, flag
 
 
 class GemmWarpPolicy(enum.IntEnum):
@@ -111,8 +111,8 @@ def gemm_statement(
     policy = _policy(policy, C)
     operands = tuple([as_operand(x, f"{what}: {n}") for n, x in (("A", A), ("B", B), ("C", C))])
     attrs = {
-        "trans_a": bool(transpose_A),
-        "trans_b": bool(transpose_B),
+        "trans_a": flag(transpose_A, f"{what}: transpose_A"),
+        "trans_b": flag(transpose_B, f"{what}: transpose_B"),
         "policy": _POLICIES[policy],
         "clear_accum": _condition(clear_accum),
     }
@@ -155,7 +155,7 @@ def _policy(policy: Any, C: Any) -> GemmWarpPolicy:
 def _condition(x: Any) -> Any:
     """A bool, or the value of the kernel that is true or false."""
     value = as_value(x) if isinstance(x, DEVICE) else x
-    return value if isinstance(value, Expr) else bool(value)
+    return value if isinstance(value, Expr) else flag(value, "clear_accum")
 
 
 __all__ = ["GemmWarpPolicy", "gemm"]

@@ -16,7 +16,7 @@ from ..front.wording import given
 from . import scalar as _scalar
 from .fold_by import reduce_by
 from .fold_several import reduce_several
-from .tile import _tile
+from .tile import _tile, flag
 
 _FOLDS = ("sum", "max", "min", "abssum", "absmax", "prod", "bitand", "bitor", "bitxor", "any", "all")
 _NAN = ("max", "min", "absmax")
@@ -112,7 +112,7 @@ def reduce(
 
 
 def _reduce_attrs(name: str, dim: Any, clear: bool, batch: Any) -> dict[str, Any]:
-    attrs: dict[str, Any] = {"dim": _int(dim, f"T.{name}: dim"), "clear": bool(clear)}
+    attrs: dict[str, Any] = {"dim": _int(dim, f"T.{name}: dim"), "clear": flag(clear, f"T.{name}: clear")}
     if batch != 1:
         attrs["batch"] = _int(batch, f"T.{name}: batch")
     return attrs
@@ -312,7 +312,7 @@ def cummax(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False, annot
 def _scan(name: str, src: Any, dst: Any, dim: Any, reverse: bool, annotations: Any) -> None:
     source = as_operand(src, f"T.{name}: src")
     target = source if dst is None else as_operand(dst, f"T.{name}: dst")
-    attrs = {"dim": _int(dim, f"T.{name}: dim"), "reverse": bool(reverse)}
+    attrs = {"dim": _int(dim, f"T.{name}: dim"), "reverse": flag(reverse, f"T.{name}: reverse")}
     _tile(name, (source, target), attrs, annotations, target)
 
 

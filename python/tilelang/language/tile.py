@@ -21,6 +21,14 @@ from .maps import Fragment
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────────
+def flag(value: Any, what: str) -> bool:
+    """A switch of an operator: True or False, also of NumPy, and 1, 0 and None for them."""
+    known = value is None or value.__class__.__name__ in ("bool", "bool_") or value.__class__ is int
+    if not known or value not in (True, False, None):
+        raise fail(f"{what} is True or False, not {value!r}")
+    return bool(value)
+
+
 def _shape(shape: Any, what: str, hint: str) -> list:
     items = shape if isinstance(shape, (tuple, list)) else (shape,)
     if what == "T.alloc_shared":  # it may have the most that a call may bring
