@@ -459,3 +459,21 @@ def test_a_tile_from_an_element_on_of_more_or_fewer_dimensions(tensor, tile):
             np.testing.assert_array_equal(got, wanted, err_msg=f"{target} {returns}")
             if returns:
                 np.testing.assert_array_equal(h, w[at].reshape(tile), err_msg=target)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "sim:sm_80", "sim:sm_90a"])
+def test_what_a_turn_is_told_is_what_the_turns_before_left(target):
+    """Another thread updates the element in each turn; nothing else in the kernel touches the tensor."""
+
+    @T.prim_func
+    def main(Z: T.Tensor((128,), "int32"), H: T.Tensor((4, 128), "int32")):
+        with T.Kernel(1, threads=128):
+            for k in T.serial(4):
+                for i in T.Parallel(128):
+                    H[k, i] = T.atomic_add(Z[(i + k * 37) % 128], 1, return_prev=True)
+
+    kernel = tilelang.compile(main, target=target)
+    for seed in range(4):
+        z, h = np.zeros(128, np.int32), np.full((4, 128), -1, np.int32)
+        kernel.simulate(z, h, seed=seed) if target.startswith("sim") else kernel(z, h)
+        np.testing.assert_array_equal(h, np.repeat(np.arange(4), 128).reshape(4, 128), err_msg=str(seed))
